@@ -1,0 +1,114 @@
+"""What the loop runs on: a few effects, so that one loop is plain, stored, durable and distributed.
+
+The loop itself knows no store, no HTTP and no engine. It calls these effects in a fixed order with
+deterministic names, so a port that records them can replay a run exactly.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from playhead.ids import new_id
+from playhead.types import ChatMessage, EmitDelta, Event, UserMessage
+
+T = TypeVar("T")
+
+
+class OutcomeUnknown(msgspec.Struct, frozen=True):
+    """Returned by `once` for an effect that had started before a crash and may have happened."""
+
+
+class Port(Protocol):
+    """The effects of a run.
+
+    `step` and `once` are plain functions: they take their place when called and return an
+    awaitable, so parallel effects are recorded in call order. `step` may run `fn` again after a
+    crash, `once` never does. What `fn` returns is of the msgspec type `type`; errors and stops are
+    values of it, never exceptions. `emit` writes the event, and the message it stands for, in one
+    transaction, unless the key is there already. `delta` is the hot path and may be None: do not
+    stream.
+    """
+
+    turn_id: str
+    run_id: str
+    delta: EmitDelta | None
+
+    async def history(self) -> Sequence[ChatMessage]: ...
+    def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]: ...
+    def once(
+        self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]
+    ) -> Awaitable[T | OutcomeUnknown]: ...
+    async def inbox(self, step: int) -> Sequence[UserMessage]: ...
+    async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None: ...
+    def stopping(self) -> bool: ...
+
+
+class PlainPort:
+    """Everything in memory: the history is a list, an effect is a call, an event a callback.
+
+    Args:
+        messages: the history, the new user message last.
+        on_event: takes each event, deltas included when `stream` is set. It must not block.
+        stream: ask the model for deltas.
+        cancel: when set, the run is stopped: open work is cancelled and becomes a value.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        on_event: Callable[[Event], Any] | None = None,
+        stream: bool = False,
+        cancel: asyncio.Event | None = None,
+        turn_id: str | None = None,
+        run_id: str | None = None,
+    ) -> None:
+        self.turn_id = turn_id or new_id()
+        self.run_id = run_id or new_id()
+        self.delta: EmitDelta | None = on_event if stream else None
+        self._messages = messages
+        self._on_event = on_event
+        self._cancel = cancel
+
+    async def history(self) -> Sequence[ChatMessage]:
+        return self._messages
+
+    def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        return fn() if self._cancel is None else _stoppable(fn, self._cancel)
+
+    def once(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T | OutcomeUnknown]:
+        return self.step(name, type, fn)
+
+    async def inbox(self, step: int) -> Sequence[UserMessage]:
+        return ()
+
+    async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def stopping(self) -> bool:
+        return self._cancel is not None and self._cancel.is_set()
+
+
+async def _stoppable(fn: Callable[[], Awaitable[T]], cancel: asyncio.Event) -> T:
+    """Run `fn` in a task of its own that is cancelled once `cancel` is set; `fn` returns a value."""
+
+    async def body() -> T:
+        return await fn()
+
+    work = asyncio.create_task(body())
+    watch = asyncio.create_task(cancel.wait())
+    try:
+        await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            work.cancel()
+        return await work
+    except asyncio.CancelledError:
+        # The caller's own cancellation: nothing may outlive it.
+        work.cancel()
+        await asyncio.wait((work,))
+        raise
+    finally:
+        watch.cancel()
