@@ -10,14 +10,33 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from playhead.events import Event, LiveEvent
 from playhead.ids import new_id
-from playhead.types import ChatMessage, EmitDelta, Event, UserMessage
+from playhead.types import ChatMessage, LLMResult, ToolResult, UserMessage
 
 T = TypeVar("T")
+LiveSink = Callable[[LiveEvent], Any]
 
 
 class OutcomeUnknown(msgspec.Struct, frozen=True):
     """Returned by `once` for an effect that had started before a crash and may have happened."""
+
+
+class ModelReply(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The record of a model step: what came in meanwhile, and the answer, the error or the stop."""
+
+    steer: Sequence[UserMessage] = ()
+    result: LLMResult | None = None
+    error: str | None = None
+    error_code: str | None = None
+    cancelled: bool = False
+
+
+class ToolReply(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The record of a tool step."""
+
+    result: ToolResult
+    fatal: bool = False
 
 
 class Port(Protocol):
@@ -33,7 +52,7 @@ class Port(Protocol):
 
     turn_id: str
     run_id: str
-    delta: EmitDelta | None
+    delta: LiveSink | None
 
     async def history(self) -> Sequence[ChatMessage]: ...
     def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]: ...
@@ -67,7 +86,7 @@ class PlainPort:
     ) -> None:
         self.turn_id = turn_id or new_id()
         self.run_id = run_id or new_id()
-        self.delta: EmitDelta | None = on_event if stream else None
+        self.delta: LiveSink | None = on_event if stream else None
         self._messages = messages
         self._on_event = on_event
         self._cancel = cancel

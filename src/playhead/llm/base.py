@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from playhead.types import EmitDelta, LLMRequest, LLMResult
+from playhead.events import EmitDelta
+from playhead.types import LLMRequest, LLMResult
 
 
 class AgentLLM(Protocol):

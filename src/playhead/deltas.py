@@ -1,0 +1,117 @@
+"""What streams out of a run while it works: deltas of the model, progress of the tools."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any
+
+from playhead.events import Attempt, Event, LiveEvent, ReasoningDelta, TextDelta, ToolProgress
+from playhead.ids import new_id, now_ms
+from playhead.port import Port
+from playhead.types import AssistantMessage, LLMResult
+
+logger = logging.getLogger("playhead")
+
+# Past this many unread deltas a slow reader gets its neighbours merged.
+_MERGE_ABOVE = 1_000
+
+
+class Deltas:
+    """Stamps the deltas of one model call on their way out, and keeps its text for a stop."""
+
+    def __init__(self, port: Port) -> None:
+        self.sink = port.delta
+        self.open(port.run_id, 0)
+
+    def open(self, run_id: str, step: int) -> None:
+        self.run_id = run_id
+        self.step = step
+        self.begin()
+        if step and self.sink:
+            self.put(Attempt())
+
+    def begin(self) -> None:
+        self.message_id = new_id()
+        self.text: list[str] = []
+        self.offset = 0
+        self.reasoning_offset = 0
+
+    def put(self, delta: LiveEvent) -> None:
+        delta.run_id = self.run_id
+        delta.step = self.step
+        delta.at = now_ms()
+        if isinstance(delta, TextDelta):
+            delta.message_id = self.message_id
+            delta.offset = self.offset
+            self.offset += len(delta.text)
+            self.text.append(delta.text)
+        elif isinstance(delta, ReasoningDelta):
+            delta.message_id = self.message_id
+            delta.offset = self.reasoning_offset
+            self.reasoning_offset += len(delta.text)
+        elif isinstance(delta, Attempt) and delta.number > 1:
+            self.begin()
+        if self.sink is not None:
+            try:
+                self.sink(delta)
+            except Exception:  # a reader's fault must not break the run
+                logger.exception("A reader of deltas failed; it gets no more of this run.")
+                self.sink = None
+
+    def partial(self) -> LLMResult:
+        """What a stopped call had said."""
+        text = "".join(self.text)
+        message = AssistantMessage(text, stop_reason="interrupted", id=self.message_id)
+        return LLMResult(message, "interrupted")
+
+
+class ToolLine:
+    """The link from a running tool to its run: progress out, cancellation in, from any thread."""
+
+    def __init__(self, port: Port, deltas: Deltas, call_id: str) -> None:
+        self.port = port
+        self.deltas = deltas
+        self.call_id = call_id
+        self.loop = asyncio.get_running_loop()
+        self.over = False
+
+    def is_cancelled(self) -> bool:
+        return self.over or self.port.stopping()
+
+    def progress(self, fraction: float | None = None, text: str = "") -> None:
+        if self.deltas.sink is not None and not self.over:
+            self.loop.call_soon_threadsafe(
+                self.tell, ToolProgress(call_id=self.call_id, fraction=fraction, text=text)
+            )
+
+    def tell(self, event: ToolProgress) -> None:
+        if not self.over:
+            self.deltas.put(event)
+
+
+class EventQueue:
+    """A deque and one waiter. It never makes the run wait."""
+
+    def __init__(self) -> None:
+        self.items: deque[Event] = deque()
+        self.waiter: asyncio.Future[None] | None = None
+
+    def put(self, event: Event) -> None:
+        items = self.items
+        if len(items) > _MERGE_ABOVE and isinstance(event, TextDelta | ReasoningDelta):
+            last = items[-1]
+            if type(last) is type(event) and last.message_id == event.message_id:
+                last.text += event.text
+                return
+        items.append(event)
+        if self.waiter is not None:
+            self.wake()
+
+    def wake(self, _: Any = None) -> None:
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def wait(self) -> None:
+        self.waiter = asyncio.get_running_loop().create_future()
+        await self.waiter
