@@ -8,71 +8,181 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from playhead.errors import (
-        AuthError,
-        BadRequestError,
-        ConfigError,
-        ContentFilterError,
-        ContextTooLongError,
-        FatalToolError,
-        LLMConnectionError,
-        LLMError,
-        LLMTimeoutError,
-        MediaError,
-        ModelNotFoundError,
-        OverloadedError,
-        PlayheadError,
-        ProtocolError,
-        QuotaError,
-        RateLimitError,
-        StoreError,
-        ToolError,
+        AuthError as AuthError,
+    )
+    from playhead.errors import (
+        BadRequestError as BadRequestError,
+    )
+    from playhead.errors import (
+        ConfigError as ConfigError,
+    )
+    from playhead.errors import (
+        ContentFilterError as ContentFilterError,
+    )
+    from playhead.errors import (
+        ContextTooLongError as ContextTooLongError,
+    )
+    from playhead.errors import (
+        FatalToolError as FatalToolError,
+    )
+    from playhead.errors import (
+        LLMConnectionError as LLMConnectionError,
+    )
+    from playhead.errors import (
+        LLMError as LLMError,
+    )
+    from playhead.errors import (
+        LLMTimeoutError as LLMTimeoutError,
+    )
+    from playhead.errors import (
+        MediaError as MediaError,
+    )
+    from playhead.errors import (
+        ModelNotFoundError as ModelNotFoundError,
+    )
+    from playhead.errors import (
+        OverloadedError as OverloadedError,
+    )
+    from playhead.errors import (
+        PlayheadError as PlayheadError,
+    )
+    from playhead.errors import (
+        ProtocolError as ProtocolError,
+    )
+    from playhead.errors import (
+        QuotaError as QuotaError,
+    )
+    from playhead.errors import (
+        RateLimitError as RateLimitError,
+    )
+    from playhead.errors import (
+        StoreError as StoreError,
+    )
+    from playhead.errors import (
+        ToolError as ToolError,
     )
     from playhead.events import (
-        Attempt,
-        Event,
-        LLMDelta,
-        ReasoningDelta,
-        RunEnd,
-        RunPaused,
-        RunStart,
-        StepEnd,
-        StepStart,
-        TextDelta,
-        ToolCallDelta,
-        ToolCallEvent,
-        ToolCallStart,
-        ToolProgress,
-        ToolResultEvent,
+        Attempt as Attempt,
     )
-    from playhead.llm.base import AgentLLM
-    from playhead.loop import AgentLoop
-    from playhead.options import LoopOptions
+    from playhead.events import (
+        Event as Event,
+    )
+    from playhead.events import (
+        LLMDelta as LLMDelta,
+    )
+    from playhead.events import (
+        ReasoningDelta as ReasoningDelta,
+    )
+    from playhead.events import (
+        RunEnd as RunEnd,
+    )
+    from playhead.events import (
+        RunPaused as RunPaused,
+    )
+    from playhead.events import (
+        RunStart as RunStart,
+    )
+    from playhead.events import (
+        StepEnd as StepEnd,
+    )
+    from playhead.events import (
+        StepStart as StepStart,
+    )
+    from playhead.events import (
+        TextDelta as TextDelta,
+    )
+    from playhead.events import (
+        ToolCallDelta as ToolCallDelta,
+    )
+    from playhead.events import (
+        ToolCallEvent as ToolCallEvent,
+    )
+    from playhead.events import (
+        ToolCallStart as ToolCallStart,
+    )
+    from playhead.events import (
+        ToolProgress as ToolProgress,
+    )
+    from playhead.events import (
+        ToolResultEvent as ToolResultEvent,
+    )
+    from playhead.llm.base import AgentLLM as AgentLLM
+    from playhead.loop import AgentLoop as AgentLoop
+    from playhead.options import LoopOptions as LoopOptions
     from playhead.types import (
-        AgentContext,
-        AgentMessage,
-        AgentRunResult,
-        AgentStep,
-        AssistantMessage,
-        AudioPart,
-        ChatMessage,
-        ExecutionState,
-        ExecutionStatus,
-        FilePart,
-        ImagePart,
-        LLMRequest,
-        LLMResult,
-        MediaAsset,
-        SystemMessage,
-        TextPart,
-        ToolCall,
-        ToolContext,
-        ToolDefinition,
-        ToolMessage,
-        ToolParameter,
-        ToolResult,
-        ToolSchema,
-        Usage,
-        UserMessage,
+        AgentContext as AgentContext,
+    )
+    from playhead.types import (
+        AgentMessage as AgentMessage,
+    )
+    from playhead.types import (
+        AgentRunResult as AgentRunResult,
+    )
+    from playhead.types import (
+        AgentStep as AgentStep,
+    )
+    from playhead.types import (
+        AssistantMessage as AssistantMessage,
+    )
+    from playhead.types import (
+        AudioPart as AudioPart,
+    )
+    from playhead.types import (
+        ChatMessage as ChatMessage,
+    )
+    from playhead.types import (
+        ExecutionState as ExecutionState,
+    )
+    from playhead.types import (
+        ExecutionStatus as ExecutionStatus,
+    )
+    from playhead.types import (
+        FilePart as FilePart,
+    )
+    from playhead.types import (
+        ImagePart as ImagePart,
+    )
+    from playhead.types import (
+        LLMRequest as LLMRequest,
+    )
+    from playhead.types import (
+        LLMResult as LLMResult,
+    )
+    from playhead.types import (
+        MediaAsset as MediaAsset,
+    )
+    from playhead.types import (
+        SystemMessage as SystemMessage,
+    )
+    from playhead.types import (
+        TextPart as TextPart,
+    )
+    from playhead.types import (
+        ToolCall as ToolCall,
+    )
+    from playhead.types import (
+        ToolContext as ToolContext,
+    )
+    from playhead.types import (
+        ToolDefinition as ToolDefinition,
+    )
+    from playhead.types import (
+        ToolMessage as ToolMessage,
+    )
+    from playhead.types import (
+        ToolParameter as ToolParameter,
+    )
+    from playhead.types import (
+        ToolResult as ToolResult,
+    )
+    from playhead.types import (
+        ToolSchema as ToolSchema,
+    )
+    from playhead.types import (
+        Usage as Usage,
+    )
+    from playhead.types import (
+        UserMessage as UserMessage,
     )
 
 _HOMES = {
@@ -91,7 +201,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOME_OF)
 __version__ = "0.1.0"
 
 

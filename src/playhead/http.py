@@ -1,0 +1,164 @@
+"""The one outgoing HTTP client: a session per running event loop, time-outs, and errors in our words.
+
+aiohttp is imported at the first request. A session ends with its event loop, so nobody has to close
+one. No text made here holds a header, a query string or a body.
+"""
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from playhead.errors import ConfigError, LLMConnectionError, LLMError, LLMTimeoutError, ProtocolError
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+CONNECT_TIMEOUT = 15.0
+# An answer of a model is text; more than this is a fault or an attack.
+MAX_BODY = 64 * 1024 * 1024
+# aiohttp warns when more bytes than this are handed over in one piece.
+_ONE_PIECE = 1024 * 1024
+
+_sessions: dict[asyncio.AbstractEventLoop, tuple["ClientSession", AsyncGenerator["ClientSession", None]]] = {}
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """A POST with a JSON body. `timeout` bounds the first byte and each silence between bytes."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeout: float | None = None
+    total_timeout: float | None = None
+
+
+class Response:
+    """A response whose body is not read yet. Close it."""
+
+    __slots__ = ("_response", "_what", "status")
+
+    def __init__(self, response: "ClientResponse", what: str) -> None:
+        self._response = response
+        self._what = what
+        self.status = response.status
+
+    @property
+    def content_type(self) -> str:
+        """The media type, lower-case, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    async def read(self, limit: int = MAX_BODY) -> bytes:
+        """Return the whole body. Raises `ProtocolError` past `limit` bytes, or as `chunks` does."""
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.chunks():
+            size += len(piece)
+            if size > limit:
+                raise ProtocolError(f"{self._what} sent more than {limit} bytes in one answer.")
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives. Raises `LLMTimeoutError` or `LLMConnectionError`."""
+        try:
+            async for piece in self._response.content.iter_any():
+                yield piece
+        except (TimeoutError, OSError, ValueError, _client_error()) as error:
+            raise _mapped(error, self._what) from None
+
+    def close(self) -> None:
+        """Give the connection back, or drop it when the body was not read to its end."""
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()
+
+
+async def post(request: HttpRequest) -> Response:
+    """Send a request and return once the headers are there.
+
+    Redirects are not followed: they would carry the key to another host.
+    Raises `LLMTimeoutError`, `LLMConnectionError`, `ProtocolError`, or `ConfigError` for a bad URL.
+    """
+    import aiohttp
+
+    what = where(request.url)
+    body = request.body if len(request.body) < _ONE_PIECE else io.BytesIO(request.body)
+    timeout = aiohttp.ClientTimeout(
+        total=request.total_timeout,
+        sock_connect=min(CONNECT_TIMEOUT, request.timeout or CONNECT_TIMEOUT),
+        sock_read=request.timeout,
+    )
+    session = await _session()
+    try:
+        response = await session.post(
+            request.url, data=body, headers=request.headers, timeout=timeout, allow_redirects=False
+        )
+    except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
+        raise _mapped(error, what) from None
+    return Response(response, what)
+
+
+def where(url: str) -> str:
+    """Return the host and port of a URL, which is all that an error text may say of it."""
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "the configured address"
+    return f"{parts.hostname}{port}" if parts.hostname else "the configured address"
+
+
+def _client_error() -> type[Exception]:
+    from aiohttp import ClientError
+
+    return ClientError
+
+
+def _mapped(error: Exception, what: str) -> Exception:
+    import aiohttp
+
+    if isinstance(error, aiohttp.InvalidURL):
+        return ConfigError(f"The base URL is not a URL: give http(s)://host/path, not {what!r}.")
+    if isinstance(error, asyncio.TimeoutError):
+        return LLMTimeoutError(f"{what} sent nothing within the time allowed.")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return LLMConnectionError(f"Could not connect to {what}. Is the base URL right and the server up?")
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | OSError):
+        return LLMConnectionError(f"{what} closed the connection before its answer was complete.")
+    mapped: LLMError = ProtocolError(f"{what} did not answer in HTTP ({type(error).__name__}).")
+    return mapped
+
+
+async def _session() -> "ClientSession":
+    loop = asyncio.get_running_loop()
+    held = _sessions.get(loop)
+    if held is None or held[0].closed:
+        holder = _hold_session(loop)
+        held = _sessions[loop] = (await anext(holder), holder)
+    return held[0]
+
+
+async def _hold_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator["ClientSession", None]:
+    # An event loop closes the asynchronous generators that are still open when it ends
+    # (loop.shutdown_asyncgens), so the session lives exactly as long as its loop.
+    import aiohttp
+
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("User-Agent",),
+    )
+    try:
+        yield session
+    finally:
+        _sessions.pop(loop, None)
+        await session.close()
