@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Renew the locked requirements from pyproject.toml: name==version and hashes, nothing else.
+# Pins stay as they are where they still fit; `make lock ARGS=--upgrade` takes the newest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! uv=$(command -v uv || ls .venv/bin/uv 2>/dev/null); then
+    bash scripts/setup.sh dev
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
+    uv=.venv/bin/uv
+fi
+
+compile() { # output file, then what goes in
+    local out=$1
+    shift
+    # hatchling builds the project itself, without a network of its own (--no-build-isolation).
+    echo 'hatchling>=1.27' | "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+        --output-file "requirements/$out" pyproject.toml - "$@" >/dev/null
+}
+
+compile dev.txt --extra all --group dev "$@"
+# The demo's packages are those of the tests that it needs, in the same versions.
+compile demo.txt --extra cli --extra server --extra speech --extra speech-model --constraint requirements/dev.txt "$@"
