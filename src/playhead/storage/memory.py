@@ -1,0 +1,71 @@
+"""A `TurnStore` in memory: it lives as long as the process."""
+
+from collections.abc import Sequence
+
+from playhead.errors import StoreError
+from playhead.ids import now_ms
+from playhead.storage.base import DEFAULT_TURNS, TurnRow
+from playhead.types import ChatMessage, SystemMessage
+
+
+class _Thread:
+    """Rows by turn, in the order of the turns' first rows; and by message id."""
+
+    __slots__ = ("by_id", "turns")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, TurnRow] = {}
+        self.turns: dict[str, list[TurnRow]] = {}
+
+
+class MemoryTurnStore:
+    """Turns in memory. Appending costs the same however long a thread is."""
+
+    def __init__(self) -> None:
+        self._threads: dict[tuple[str | None, str], _Thread] = {}
+        self._turns: dict[tuple[str | None, str], list[TurnRow]] = {}
+
+    async def append(
+        self,
+        thread_id: str,
+        message: ChatMessage,
+        *,
+        turn_id: str,
+        step_index: int = 0,
+        tenant_id: str | None = None,
+    ) -> TurnRow:
+        """See `TurnStore.append`."""
+        if isinstance(message, SystemMessage):
+            raise StoreError("A system message cannot be stored: give it to the loop as `system`.")
+        thread = self._threads.setdefault((tenant_id, thread_id), _Thread())
+        held = thread.by_id.get(message.id)
+        if held is not None:
+            return held
+        seq = len(thread.by_id) + 1
+        row = TurnRow(thread_id, turn_id, seq, message, step_index, tenant_id, now_ms())
+        thread.by_id[message.id] = row
+        thread.turns.setdefault(turn_id, []).append(row)
+        self._turns.setdefault((tenant_id, turn_id), []).append(row)
+        return row
+
+    async def window(
+        self,
+        thread_id: str,
+        *,
+        turns: int | None = DEFAULT_TURNS,
+        before_seq: int | None = None,
+        tenant_id: str | None = None,
+    ) -> Sequence[TurnRow]:
+        """See `TurnStore.window`. It reads no more turns than it returns, or skips."""
+        thread = self._threads.get((tenant_id, thread_id))
+        found: list[list[TurnRow]] = []
+        for rows in reversed(thread.turns.values()) if thread else ():
+            if turns is not None and len(found) >= turns:
+                break
+            if before_seq is None or rows[0].seq < before_seq:
+                found.append(rows)
+        return [row for rows in reversed(found) for row in rows if before_seq is None or row.seq < before_seq]
+
+    async def turn(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[TurnRow]:
+        """See `TurnStore.turn`."""
+        return tuple(self._turns.get((tenant_id, turn_id), ()))
