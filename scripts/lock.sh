@@ -13,8 +13,8 @@ fi
 compile() { # output file, then what goes in
     local out=$1
     shift
-    # hatchling builds the project itself, without a network of its own (--no-build-isolation).
-    echo 'hatchling>=1.27' | "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    # What builds the project itself, in place and without a look at the network (--no-build-isolation).
+    printf '%s\n' 'hatchling>=1.27' editables | "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
         --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
         --output-file "requirements/$out" pyproject.toml - "$@" >/dev/null
 }

@@ -71,7 +71,7 @@ install_python_packages() {
     # Until this file is gone again, the next call starts over: pip takes half a package for a whole one.
     touch "$unfinished"
     say "installing $(grep -c '==' "$lock") locked Python packages, minutes at the first time"
-    local pip=("$python" -m pip --disable-pip-version-check --no-input install --quiet)
+    local pip=("$python" -m pip --disable-pip-version-check --no-input install --quiet --quiet)
     "${pip[@]}" --require-hashes -r "$lock" ||
         die "pip could not install $lock (see above). Nothing runs without these packages; try again with a network"
     "${pip[@]}" --no-deps --no-build-isolation -e . || die "pip could not install the project itself (see above)"
