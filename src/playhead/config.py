@@ -1,0 +1,122 @@
+"""The only reader of the environment, and the composition root: settings in, parts out."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from playhead.errors import ConfigError
+from playhead.llm.base import AgentLLM
+from playhead.llm.factory import KEYLESS, create_llm
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the environment says. Empty text is the same as nothing.
+
+    Attributes:
+        llm_provider, llm_model, llm_api_key, llm_base_url: `LLM_PROVIDER`, ... (see `connect`).
+        home: `PLAYHEAD_HOME`, the folder of media, models and cache; by default the user's data folder.
+        speech_model: `PLAYHEAD_SPEECH_MODEL`, a path, a size such as `base` or `small`, or nothing.
+        speech_base_url, speech_api_key: `PLAYHEAD_SPEECH_BASE_URL`, `PLAYHEAD_SPEECH_API_KEY`, an
+            OpenAI-compatible transcription endpoint used in place of the local engine.
+        hf_endpoint: `HF_ENDPOINT`, the mirror that `playhead speech prepare` downloads from.
+    """
+
+    llm_provider: str | None = None
+    llm_model: str | None = None
+    llm_api_key: str | None = None
+    llm_base_url: str | None = None
+    home: Path
+    speech_model: str | None = None
+    speech_base_url: str | None = None
+    speech_api_key: str | None = None
+    hf_endpoint: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Settings(llm_provider={self.llm_provider!r}, llm_model={self.llm_model!r}, ...)"
+
+    @property
+    def media_folder(self) -> Path:
+        return self.home / "media"
+
+    @property
+    def models_folder(self) -> Path:
+        return self.home / "models"
+
+    @property
+    def cache_folder(self) -> Path:
+        return self.home / "cache"
+
+
+_NAMES = {
+    "llm_provider": "LLM_PROVIDER",
+    "llm_model": "LLM_MODEL",
+    "llm_api_key": "LLM_API_KEY",
+    "llm_base_url": "LLM_BASE_URL",
+    "speech_model": "PLAYHEAD_SPEECH_MODEL",
+    "speech_base_url": "PLAYHEAD_SPEECH_BASE_URL",
+    "speech_api_key": "PLAYHEAD_SPEECH_API_KEY",
+    "hf_endpoint": "HF_ENDPOINT",
+}
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings from the environment, or from the mapping given."""
+    source = os.environ if environ is None else environ
+    values = {field: source.get(name, "").strip() or None for field, name in _NAMES.items()}
+    home = source.get("PLAYHEAD_HOME", "").strip()
+    return Settings(home=Path(home).expanduser() if home else _data_folder(source), **values)
+
+
+def connect(
+    provider: str | None = None,
+    model: str | None = None,
+    api_key: str | None = None,
+    base_url: str | None = None,
+) -> AgentLLM:
+    """Return a model. What is not given comes from `LLM_PROVIDER`, `LLM_MODEL`, `LLM_API_KEY` and
+    `LLM_BASE_URL`; the base URL of the environment does not apply to gemini.
+
+    Nothing is opened until the first call. Raises `ConfigError` naming what is missing or unknown.
+    """
+    return connect_with(load_settings(), provider, model, api_key, base_url)
+
+
+def connect_with(
+    settings: Settings,
+    provider: str | None = None,
+    model: str | None = None,
+    api_key: str | None = None,
+    base_url: str | None = None,
+) -> AgentLLM:
+    """As `connect`, with the settings given."""
+    provider = provider or settings.llm_provider
+    model = model or settings.llm_model
+    api_key = api_key or settings.llm_api_key
+    if base_url is None and provider != "gemini":
+        base_url = settings.llm_base_url
+    if provider in KEYLESS:
+        return create_llm(provider)
+    needed = {"LLM_PROVIDER": provider, "LLM_MODEL": model, "LLM_API_KEY": api_key}
+    missing = [name for name, value in needed.items() if not value]
+    if provider and missing:
+        create_llm(provider)  # an unknown provider is the first thing to say
+    if missing:
+        raise ConfigError(
+            f"Missing configuration: {', '.join(missing)}. Set them in the environment, or set "
+            "LLM_PROVIDER=mock to try without a model."
+        )
+    return create_llm(provider or "", model or "", api_key or "", base_url)
+
+
+def _data_folder(environ: Mapping[str, str]) -> Path:
+    """The user's data folder, by the conventions of the platform."""
+    if sys.platform == "win32":
+        base = environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Application Support")
+    else:
+        base = environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "playhead"

@@ -1,0 +1,173 @@
+"""One model call over HTTP, for every dialect: send, read whole or as a stream, map what fails."""
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from time import perf_counter
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from playhead import http
+from playhead.errors import (
+    AuthError,
+    BadRequestError,
+    ContentFilterError,
+    ContextTooLongError,
+    LLMConnectionError,
+    LLMError,
+    LLMTimeoutError,
+    ModelNotFoundError,
+    OverloadedError,
+    ProtocolError,
+    QuotaError,
+    RateLimitError,
+)
+from playhead.events import EmitDelta
+from playhead.llm.sse import EventParser
+from playhead.types import LLMRequest, LLMResult
+
+_ERROR_BODY = 64 * 1024
+
+
+class StreamReader(Protocol):
+    """Reads the events of one stream."""
+
+    def take(self, name: str, data: bytes) -> None:
+        """Take one event. Raises `LLMError` for an error that the provider sent in the stream."""
+        ...
+
+    def result(self) -> LLMResult:
+        """Return what arrived. Without a finish reason or an end marker it is `interrupted`."""
+        ...
+
+    @property
+    def empty(self) -> bool: ...
+
+
+class Dialect(Protocol):
+    """A wire API, as pure functions."""
+
+    provider: str
+
+    def build_request(self, request: LLMRequest, stream: bool) -> http.HttpRequest: ...
+    def can_stream(self, request: LLMRequest) -> bool: ...
+    def parse_response(self, body: bytes, emit: EmitDelta | None) -> LLMResult: ...
+    def reader(self, emit: EmitDelta) -> StreamReader: ...
+    def map_error(self, status: int, body: bytes, retry_after: float | None) -> LLMError: ...
+
+
+async def call(dialect: Dialect, request: LLMRequest, emit: EmitDelta | None) -> LLMResult:
+    """Make one call. Raises an `LLMError` with the provider's name."""
+    stream = emit is not None and dialect.can_stream(request)
+    started = perf_counter()
+    try:
+        response = await http.post(dialect.build_request(request, stream))
+        try:
+            if response.status != 200:
+                raise await _refused(dialect, response)
+            if emit is not None and stream and response.content_type != "application/json":
+                result = await _read_stream(dialect.reader(emit), response)
+            else:
+                result = dialect.parse_response(await response.read(), emit)
+        finally:
+            response.close()
+    except LLMError as error:
+        error.provider = error.provider or dialect.provider
+        raise
+    return replace(result, latency_ms=round((perf_counter() - started) * 1000))
+
+
+async def _read_stream(reader: StreamReader, response: http.Response) -> LLMResult:
+    if response.content_type not in ("text/event-stream", ""):
+        raise ProtocolError(
+            f"The provider answered a stream request with {response.content_type!r}. Is the base URL right?"
+        )
+    parser = EventParser()
+    take = reader.take
+    try:
+        async for piece in response.chunks():
+            for name, data in parser.feed(piece):
+                take(name, data)
+        tail = parser.finish()
+    except (LLMConnectionError, LLMTimeoutError):
+        # What was said is kept, and said to be cut; with nothing said, the call failed.
+        if reader.empty:
+            raise
+        return reader.result()
+    for name, data in tail:
+        try:
+            take(name, data)
+        except ProtocolError:
+            break  # the cut went through this event: the stream has no end marker either
+    result = reader.result()
+    if result.stop_reason == "interrupted" and reader.empty:
+        raise LLMConnectionError("The provider's stream ended before any content arrived.")
+    return result
+
+
+async def _refused(dialect: Dialect, response: http.Response) -> LLMError:
+    if 300 <= response.status < 400:
+        return BadRequestError(
+            f"The provider redirected the request ({response.status}), which is not followed because it "
+            "would carry the key along. Correct the base URL.",
+            status=response.status,
+        )
+    try:
+        body = await response.read(_ERROR_BODY)
+    except LLMError:
+        body = b""
+    return dialect.map_error(response.status, body, retry_after(response.headers))
+
+
+def retry_after(headers: Any) -> float | None:
+    """Return the seconds to wait; `retry-after-ms` wins over `Retry-After` (seconds or a date)."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers.get(name, "")) * scale)
+        except ValueError:
+            continue
+    try:
+        when = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+_BY_STATUS: dict[int, tuple[type[LLMError], str]] = {
+    400: (BadRequestError, "rejected the request"),
+    401: (AuthError, "refused the API key. Check LLM_API_KEY"),
+    402: (QuotaError, "says that the account has no credit left"),
+    403: (AuthError, "refused access with this API key. Check the key and its permissions"),
+    404: (ModelNotFoundError, "knows no such model or address. Check LLM_MODEL and LLM_BASE_URL"),
+    408: (LLMTimeoutError, "took too long to answer"),
+    413: (ContextTooLongError, "says that the request is too large. Start a new thread or shorten it"),
+    422: (BadRequestError, "rejected the request"),
+    429: (RateLimitError, "says that there were too many requests. Wait and try again"),
+}
+_BY_KIND: dict[str, tuple[type[LLMError], str]] = {
+    "context": (ContextTooLongError, "says that the history is too long for the model. Start a new thread"),
+    "filter": (ContentFilterError, "refused the content. Rephrase the request"),
+    "quota": (QuotaError, "says that the quota is used up. Waiting will not help; check the account"),
+    "overloaded": (OverloadedError, "is overloaded or failing. Try again later"),
+}
+
+
+def error_for(
+    provider: str, status: int, kind: str = "", retry_after: float | None = None, said: str = ""
+) -> LLMError:
+    """Return the error of an HTTP status and of what the provider's own code means (`kind`).
+
+    `said` is the provider's text: it goes into a note for developers, capped, never into the text.
+    """
+    if kind in _BY_KIND:
+        cls, what = _BY_KIND[kind]
+    elif status in _BY_STATUS:
+        cls, what = _BY_STATUS[status]
+    elif status >= 500:
+        cls, what = _BY_KIND["overloaded"]
+    else:
+        cls, what = BadRequestError, "rejected the request"
+    error = cls(f"{provider} {what} ({status}).", provider=provider, status=status, retry_after=retry_after)
+    if said:
+        error.add_note(f"{provider} said: {said[:200]}")
+    return error
