@@ -74,7 +74,8 @@ async def call(dialect: Dialect, request: LLMRequest, emit: EmitDelta | None) ->
     except LLMError as error:
         error.provider = error.provider or dialect.provider
         raise
-    return replace(result, latency_ms=round((perf_counter() - started) * 1000))
+    latency = round((perf_counter() - started) * 1000)
+    return replace(result, provider=dialect.provider, latency_ms=latency)
 
 
 async def _read_stream(reader: StreamReader, response: http.Response) -> LLMResult:

@@ -43,6 +43,8 @@ def groups(messages: Iterable[ChatMessage], used: set[str] | None = None) -> lis
             if waiting:
                 waiting.pop(0).take(message)
         elif isinstance(message, AssistantMessage):
+            if _says_nothing(message):
+                continue
             if message.tool_calls:
                 message, calls = _with_unique_ids(message, used)
                 # A result belongs to the last call of its id; an older one stays unanswered.
@@ -51,7 +53,7 @@ def groups(messages: Iterable[ChatMessage], used: set[str] | None = None) -> lis
                     open_calls[original].append(opened)
                 found.append([message])
                 unfinished.append((found[-1], [opened for _, opened in calls]))
-            elif message.content or message.provider_metadata:
+            else:
                 found.append([message])
         elif isinstance(message, UserMessage):
             if found and isinstance(found[-1][0], UserMessage):
@@ -86,7 +88,8 @@ def _with_unique_ids(
     message: AssistantMessage, used: set[str]
 ) -> tuple[AssistantMessage, list[tuple[str, _OpenCall]]]:
     calls = message.tool_calls
-    if any(call.id in used for call in calls) or len({call.id for call in calls}) < len(calls):
+    taken = any(not call.id or call.id in used for call in calls)
+    if taken or len({call.id for call in calls}) < len(calls):
         calls = [replace(call, id=_unused(call.id, used)) for call in calls]
         renamed = replace(message, tool_calls=calls)
     else:
@@ -96,11 +99,15 @@ def _with_unique_ids(
     return renamed, [(was, _OpenCall(call)) for was, call in zip(originals, calls, strict=True)]
 
 
+def _says_nothing(message: AssistantMessage) -> bool:
+    return not (message.tool_calls or message.content or message.provider_metadata)
+
+
 def _unused(id: str, used: set[str]) -> str:
-    candidate, n = id, 1
-    while not candidate or candidate in used:
+    candidate, n = id or "call", 1
+    while candidate in used:
         n += 1
-        candidate = f"{id}-{n}"
+        candidate = f"{id or 'call'}-{n}"
     used.add(candidate)
     return candidate
 
@@ -157,22 +164,28 @@ def _settled(messages: Sequence[ChatMessage]) -> int:
     """Return how many messages no later one can change: those before the last group and before the
     first message with an open call."""
     last = 0
+    among_users = False
     open_calls: dict[str, list[int]] = {}
+    late: list[tuple[int, int]] = []
     for n, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
-            last = n
+            if _says_nothing(message):
+                continue
+            last, among_users = n, False
             if message.tool_calls:
                 open_calls.update((call.id, []) for call in message.tool_calls)
                 for call in message.tool_calls:
                     open_calls[call.id].append(n)
         elif isinstance(message, UserMessage):
-            if not n or not isinstance(messages[n - 1], UserMessage):
-                last = n
+            if not among_users:
+                last, among_users = n, True
         elif isinstance(message, ToolMessage):
             waiting = open_calls.get(message.tool_call_id)
-            if waiting:
-                waiting.pop(0)
-    border = last
-    for waiting in open_calls.values():
-        border = min(border, *waiting) if waiting else border
+            if waiting and (asked := waiting.pop(0)) != last:
+                late.append((asked, n))
+    border = min([last, *(asked for waiting in open_calls.values() for asked in waiting)])
+    for asked, answered in reversed(late):
+        # A border between a call and its late result would part them.
+        if asked < border <= answered:
+            border = asked
     return border
