@@ -11,6 +11,7 @@ import datetime
 import math
 import os
 import re
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MappingView, Sequence, Set
 from contextlib import suppress
@@ -20,6 +21,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
+
+from playhead.types import ChatMessage
 
 MAX_DEPTH = 100
 _LEFT_OUT = "(the rest was left out)"
@@ -67,6 +70,21 @@ def scrub(text: str) -> str:
         except UnicodeEncodeError:
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def message_bytes(message: ChatMessage) -> bytes:
+    """Return a message as our own wire and stores write it. It is encoded once, and kept in the message.
+
+    Never raises: half surrogate pairs, which UTF-8 cannot carry, become U+FFFD.
+    """
+    held: bytes | None = message.__dict__.get("playhead")
+    if held is None:
+        try:
+            held = _encode(message)
+        except Exception:
+            held = encode_result(message, sys.maxsize).text.encode()
+        message.__dict__["playhead"] = held
+    return held
 
 
 def _as_text(kind: type, value: Any) -> str | None:
@@ -284,7 +302,7 @@ _SECRETS = (
     r"\beyJ[\w-]{8,}\.[\w-]+\.?[\w-]*",
 )
 _SECRET = re.compile("|".join(_SECRETS))
-_COOKIE = re.compile(r"\b((?:set-)?cookie[\"']?\s*[:=]\s*)[^\n\"']*[^\n\"'\s*]", re.I)
+_COOKIE = re.compile(r"\b((?:set-)?cookie[\"']?\s*[:=]\s*[\"']?)[^\n\"']*[^\n\"'\s*]", re.I)
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.I)
 # A name that means a secret, then its value. Words that speak of a missing one are left alone.
 _NAMED = re.compile(

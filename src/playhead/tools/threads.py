@@ -1,0 +1,70 @@
+"""Blocking tools, off the event loop."""
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from playhead.errors import ToolError
+from playhead.types import ToolContext
+
+
+async def run_blocking(call: Callable[[ToolContext], Any], context: ToolContext) -> Any:
+    """Call a blocking function in a thread of its own and return what it returns.
+
+    The function sees the caller's context variables. When the caller is cancelled, by a stop or a time-out,
+    the context's `cancelled` turns true; a thread cannot be ended, so a function that looks
+    at it ends soon, and the progress and the result of one that does not are dropped.
+
+    The thread is a daemon's, not one of the event loop's pool: a tool that hangs must not hold up name
+    look-ups, which run in that pool, nor the end of the process.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    variables = contextvars.copy_context()
+    stopped = threading.Event()
+    inner = ToolContext(
+        context.context,
+        context.call_id,
+        context.idempotency_key,
+        lambda *args, **kwargs: None if stopped.is_set() else context.progress(*args, **kwargs),
+        lambda: stopped.is_set() or context.is_cancelled(),
+    )
+
+    def deliver(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def body() -> None:
+        value, error = None, None
+        try:
+            value = variables.run(call, inner)
+        except BaseException as raised:
+            error = _awaitable_error(raised)
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits
+            loop.call_soon_threadsafe(deliver, value, error)
+
+    threading.Thread(target=body, name="playhead-tool", daemon=True).start()
+    try:
+        value = await future
+    except asyncio.CancelledError:
+        stopped.set()
+        raise
+    return await value if inspect.isawaitable(value) else value
+
+
+def _awaitable_error(error: BaseException) -> BaseException:
+    """Errors that a future cannot carry, or that would end the process, become ordinary ones."""
+    if isinstance(error, StopIteration | SystemExit | KeyboardInterrupt | GeneratorExit):
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        ordinary = ToolError(f"The tool ended with {text}.")
+        ordinary.__cause__ = error
+        return ordinary
+    return error
