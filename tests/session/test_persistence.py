@@ -1,5 +1,6 @@
 """A persisted chat: real files, real processes, real faults (requirement R3)."""
 
+import fcntl
 import os
 import resource
 import signal
@@ -235,6 +236,13 @@ def test_a_killed_process_loses_nothing_that_was_added(path: Path) -> None:
     assert kept == [f"a{n}" for n in range(len(kept))]
 
 
+def die_in_the_middle_of_a_line(path: Path) -> None:
+    with path.open("ab", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            file.write(b'{"action":"add_mess')
+
+
 def test_two_processes_may_write_one_file(path: Path) -> None:
     """R3: no line is lost or mixed, also when a third one sets the file aside meanwhile."""
     torn = written(path, GOOD[0] + b"\n" + GOOD[1][:30])
@@ -245,8 +253,7 @@ def test_two_processes_may_write_one_file(path: Path) -> None:
             assert process.stdout.readline() == "0\n"
         for n in range(20):
             ours.add_message(role="user", content=f"c{n}")
-            with path.open("ab") as torn_by_a_dead_process:
-                torn_by_a_dead_process.write(b'{"action":"add_mess')
+            die_in_the_middle_of_a_line(path)
             ChatStore(persist=path)
         first.communicate(timeout=60)
         second.communicate(timeout=60)
@@ -257,8 +264,6 @@ def test_two_processes_may_write_one_file(path: Path) -> None:
 
 def test_a_stuck_holder_of_the_file_is_said(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R3: a lock that never comes free is an error and not a hang."""
-    import fcntl
-
     store = ChatStore(persist=path)
     store.add_message(role="user", content="one")
     monkeypatch.setattr("playhead.session.linefile._LOCK_TIMEOUT", 0.05)
