@@ -105,7 +105,8 @@ def _json_result(value: Any, limit: int) -> Encoded:
         if len(data) <= 4 * limit:
             plain = _decode(data)
             # Encoding again tells keys that became equal, such as 1 and "1".
-            if b"\\u0000" in data or _encode(plain) != data or _too_deep(plain, data):
+            nested = type(plain) is dict or type(plain) is list
+            if b"\\u0000" in data or (nested and (_encode(plain) != data or _too_deep(plain, data))):
                 data = None
     except Exception:
         data = None

@@ -114,6 +114,7 @@ class ToolRegistry(DefinitionRegistry[str, ToolDefinition[..., Any]]):
         """
         if type(context) is not ToolContext:
             context = ToolContext(context, call.id)
+        limit = None
         try:
             tool = self._called(call)
             prepared = tool.validate(_arguments(call))
@@ -121,7 +122,8 @@ class ToolRegistry(DefinitionRegistry[str, ToolDefinition[..., Any]]):
             if seconds is None:
                 value = await tool.run(prepared, context)
             else:
-                value = await _within(seconds, tool, prepared, context)
+                async with asyncio.timeout(seconds) as limit:
+                    value = await tool.run(prepared, context)
         except FatalToolError:
             raise
         except asyncio.CancelledError:
@@ -130,6 +132,10 @@ class ToolRegistry(DefinitionRegistry[str, ToolDefinition[..., Any]]):
                 raise
             return _failed(call, f"`{call.name}` was cancelled from within; it has no result.")
         except Exception as error:
+            if limit is not None and limit.expired():
+                return _failed(
+                    call, f"`{tool.name}` was stopped: it did not finish within {seconds:g} seconds."
+                )
             return _failed(call, error_text(error))
         text, value = encode_result(value)
         return ToolResult(call.id, call.name, value, None, text)
@@ -155,20 +161,6 @@ def _tool_name(definition: Any) -> str:
         what = getattr(definition, "__name__", type(definition).__name__)
         raise ConfigError(f"{what!r} is not a tool: put @tool on the function, or make one with Tool(...).")
     return str(definition.name)
-
-
-async def _within(seconds: float, tool: ToolDefinition[..., Any], prepared: Any, context: ToolContext) -> Any:
-    try:
-        async with asyncio.timeout(seconds) as limit:
-            return await tool.run(prepared, context)
-    except FatalToolError:
-        raise
-    except Exception as error:
-        if limit.expired():
-            raise ToolError(
-                f"`{tool.name}` did not finish within {seconds:g} seconds and was stopped."
-            ) from error
-        raise
 
 
 def _arguments(call: ToolCall) -> JsonObject:

@@ -3,6 +3,8 @@
 import asyncio
 import contextvars
 import inspect
+import os
+import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +21,7 @@ async def run_blocking(call: Callable[[ToolContext], Any], context: ToolContext)
     the context's `cancelled` turns true; a thread cannot be ended, so a function that looks
     at it ends soon, and the progress and the result of one that does not are dropped.
 
-    The thread is a daemon's, not one of the event loop's pool: a tool that hangs must not hold up name
+    The thread is not one of the event loop's pool: a tool that hangs must hold up neither the name
     look-ups, which run in that pool, nor the end of the process.
     """
     loop = asyncio.get_running_loop()
@@ -51,13 +53,45 @@ async def run_blocking(call: Callable[[ToolContext], Any], context: ToolContext)
         with suppress(RuntimeError):  # the event loop is closed: nobody waits
             loop.call_soon_threadsafe(deliver, value, error)
 
-    threading.Thread(target=body, name="playhead-tool", daemon=True).start()
+    _start(body)
     try:
         value = await future
     except asyncio.CancelledError:
         stopped.set()
         raise
     return await value if inspect.isawaitable(value) else value
+
+
+_Job = Callable[[], None]
+# One queue for each thread that waits for work; starting a thread costs ten times as much.
+_idle: list[queue.SimpleQueue[_Job]] = []
+_IDLE_SECONDS = 10.0
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _start(job: _Job) -> None:
+    try:
+        jobs = _idle.pop()
+    except IndexError:
+        jobs = queue.SimpleQueue()
+        threading.Thread(target=_work, args=(jobs,), name="playhead-tool", daemon=True).start()
+    jobs.put(job)
+
+
+def _work(jobs: queue.SimpleQueue[_Job]) -> None:
+    while True:
+        try:
+            job = jobs.get(timeout=_IDLE_SECONDS)
+        except queue.Empty:
+            try:
+                _idle.remove(jobs)
+            except ValueError:
+                continue  # just taken: its job is on the way
+            return
+        job()
+        del job  # nothing of the last call is kept alive while waiting
+        _idle.append(jobs)
 
 
 def _awaitable_error(error: BaseException) -> BaseException:

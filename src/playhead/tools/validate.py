@@ -68,13 +68,12 @@ class FieldsValidator:
         try:
             ready[name] = msgspec.convert(value, kind, dec_hook=_model_hook)
             return
-        except msgspec.ValidationError as error:
-            first = error
-        try:
-            repaired = repair(value, self._properties.get(name, {}), self._defs)
-            ready[name] = msgspec.convert(repaired, kind, dec_hook=_model_hook)
         except msgspec.ValidationError:
-            problems.append(self._problem(name, value, str(first)))
+            value = repair(value, self._properties.get(name, {}), self._defs)
+        try:
+            ready[name] = msgspec.convert(value, kind, dec_hook=_model_hook)
+        except msgspec.ValidationError as error:
+            problems.append(self._problem(name, value, str(error)))
 
     def _take_rest(self, args: JsonObject, ready: JsonObject, problems: list[str]) -> None:
         for name, value in args.items():
@@ -98,14 +97,17 @@ class FieldsValidator:
     def _problem(self, name: str, value: Any, message: str) -> str:
         message, _, path = message.partition(" - at `$")
         path = path.removesuffix("`")
+        if message.startswith("`"):  # from a pydantic model in this place
+            return f"`{name}{path}`: {message}"
         if not path:
-            why = "" if message.startswith("Expected") else f" ({message})"
+            why = "" if message.startswith(("Expected", "Invalid enum")) else f" ({message})"
             return f"`{name}`: expected {self._wanted(name)}, got {shown(value)}{why}"
+        message = message[0].lower() + message[1:]
         for python, word in (("`int`", "integer"), ("`str`", "string"), ("`float`", "number")):
             message = message.replace(python, word)
         found = _dig(value, path)
         if found is _MISSING:
-            return f"`{name}{path}`: {message}; the argument was {shown(value)}"
+            return f"`{name}{path}`: {message}; `{name}` was {shown(value)}"
         return f"`{name}{path}`: {message.partition(', got ')[0]}, got {shown(found)}"
 
 
@@ -125,12 +127,12 @@ class ModelValidator:
         given = {name: value for name, value in args.items() if value is not None or name in required}
         try:
             return _strict(self._model, given)
-        except ValueError as error:
-            first = error
-        try:
-            return _strict(self._model, repair(given, self._schema, self._schema.get("$defs", {})))
         except ValueError:
-            raise argument_error(self._tool, model_problems(first)) from None
+            given = repair(given, self._schema, self._schema.get("$defs", {}))
+        try:
+            return _strict(self._model, given)
+        except ValueError as error:
+            raise argument_error(self._tool, model_problems(error)) from None
 
 
 def _strict(model: Any, value: Any) -> Any:
