@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src"
 FLOORS = [
-    {"types", "events", "ids", "errors", "encode", "http"},
+    {"types", "events", "ids", "errors", "encode", "http", "prompt"},
     {"tools", "llm", "storage", "media", "protocols"},
     {"port", "options", "deltas", "loop"},
     {"session"},
