@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from playhead.config import connect as connect
     from playhead.errors import (
         AuthError as AuthError,
     )
@@ -109,6 +110,10 @@ if TYPE_CHECKING:
     from playhead.llm.base import AgentLLM as AgentLLM
     from playhead.loop import AgentLoop as AgentLoop
     from playhead.options import LoopOptions as LoopOptions
+    from playhead.tools.define import Tool as Tool
+    from playhead.tools.define import tool as tool
+    from playhead.tools.registry import DefinitionRegistry as DefinitionRegistry
+    from playhead.tools.registry import ToolRegistry as ToolRegistry
     from playhead.types import (
         AgentContext as AgentContext,
     )
@@ -191,9 +196,12 @@ _HOMES = {
     " PlayheadError ProtocolError QuotaError RateLimitError StoreError ToolError",
     "events": "Attempt Event LLMDelta ReasoningDelta RunEnd RunPaused RunStart StepEnd StepStart TextDelta"
     " ToolCallDelta ToolCallEvent ToolCallStart ToolProgress ToolResultEvent",
+    "config": "connect",
     "llm.base": "AgentLLM",
     "loop": "AgentLoop",
     "options": "LoopOptions",
+    "tools.define": "Tool tool",
+    "tools.registry": "DefinitionRegistry ToolRegistry",
     "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart ChatMessage"
     " ExecutionState ExecutionStatus FilePart ImagePart LLMRequest LLMResult MediaAsset SystemMessage"
     " TextPart ToolCall ToolContext ToolDefinition ToolMessage ToolParameter ToolResult ToolSchema Usage"

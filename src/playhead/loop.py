@@ -278,9 +278,9 @@ class _Run:
         return effect(f"{self.index}/tool/{n}", ToolReply, partial(self.call_tool, n, call))
 
     async def landing(self, n: int, call: ToolCall, effect: Any) -> ToolReply:
-        reply = await effect
-        if isinstance(reply, OutcomeUnknown):
-            reply = ToolReply(_failed(call, _UNKNOWN))
+        outcome = await effect
+        known = not isinstance(outcome, OutcomeUnknown)
+        reply: ToolReply = outcome if known else ToolReply(_failed(call, _UNKNOWN))
         await self.landed(n, reply)
         return reply
 

@@ -5,8 +5,9 @@ deterministic names, so a port that records them can replay a run exactly.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -95,7 +96,7 @@ class PlainPort:
         return self._messages
 
     def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        return fn() if self._cancel is None else _stoppable(fn, self._cancel)
+        return _Effect(fn if self._cancel is None else partial(_stoppable, fn, self._cancel))
 
     def once(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T | OutcomeUnknown]:
         return self.step(name, type, fn)
@@ -109,6 +110,18 @@ class PlainPort:
 
     def stopping(self) -> bool:
         return self._cancel is not None and self._cancel.is_set()
+
+
+class _Effect(Generic[T]):
+    """An effect that begins when it is awaited; one that never is leaves nothing behind."""
+
+    __slots__ = ("_fn",)
+
+    def __init__(self, fn: Callable[[], Awaitable[T]]) -> None:
+        self._fn = fn
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._fn().__await__()
 
 
 async def _stoppable(fn: Callable[[], Awaitable[T]], cancel: asyncio.Event) -> T:

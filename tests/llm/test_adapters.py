@@ -13,6 +13,8 @@ from playhead.events import LLMDelta, TextDelta, ToolCallStart
 from playhead.llm.base import AgentLLM
 from playhead.types import (
     AssistantMessage,
+    ChatMessage,
+    ContentPart,
     ImagePart,
     LLMRequest,
     LLMResult,
@@ -69,9 +71,11 @@ class Wire:
         body = request.json
         if self.provider == "gemini":
             parts = body.get("systemInstruction", {}).get("parts", [{}])
-            return parts[0].get("text")
-        first = body["messages"][0]
-        return first["content"] if first["role"] == "system" else None
+            text = parts[0].get("text")
+        else:
+            first = body["messages"][0]
+            text = first["content"] if first["role"] == "system" else None
+        return None if text is None else str(text)
 
     def parameters(self, request: Request) -> Any:
         tool = request.json["tools"][0]
@@ -162,7 +166,7 @@ async def test_text_despite_tools_has_no_calls(wire: Wire, streaming: bool) -> N
 
 async def test_the_system_prompt_goes_where_the_api_wants_it(wire: Wire) -> None:
     """R36, R54: system first, SystemMessages after it, never as a user message."""
-    messages = [SystemMessage("Answer in French."), UserMessage("Hello")]
+    messages: list[ChatMessage] = [SystemMessage("Answer in French."), UserMessage("Hello")]
     request = LLMRequest(messages, system="You are a video editor.")
     _, _, requests = await generate(wire, False, wire.text("ok"), request=request)
     assert wire.system(requests[0]) == "You are a video editor.\n\nAnswer in French."
@@ -184,7 +188,7 @@ async def test_a_tool_round_trip_keeps_its_ids(wire: Wire, streaming: bool) -> N
         emit = (lambda _: None) if streaming else None
         first = await llm.generate(ask(tools=[TOOL]), emit)
         results = [ToolMessage(c.id, c.name, f"result of {c.name}") for c in first.message.tool_calls]
-        history = [UserMessage("Hello"), first.message, *reversed(results)]
+        history: list[ChatMessage] = [UserMessage("Hello"), first.message, *reversed(results)]
         await llm.generate(LLMRequest(history, [TOOL]))
     ids = wire.tool_ids(server.requests[1])
     expected = ["a", "b"] if wire is GEMINI else [c.id for c in first.message.tool_calls]
@@ -212,7 +216,7 @@ async def test_the_history_is_never_mutated(wire: Wire, streaming: bool) -> None
 
 async def test_pictures_go_in(wire: Wire) -> None:
     """Parts of a user message: text and an image by data URL."""
-    parts = [TextPart("What is this?"), ImagePart("data:image/png;base64,AAAA", "image/png")]
+    parts: list[ContentPart] = [TextPart("What is this?"), ImagePart("data:image/png;base64,AAAA", "image/png")]
     _, _, requests = await generate(wire, False, wire.text("ok"), request=LLMRequest([UserMessage(parts)]))
     sent = requests[0].body.decode()
     assert "What is this?" in sent

@@ -124,19 +124,19 @@ def test_a_settled_message_is_encoded_once() -> None:
 
 def test_results_go_behind_their_call_in_call_order() -> None:
     """Q088: results in the wrong order, with a user message between them."""
-    messages = [UserMessage("go"), asks("x", "y"), answer("y"), UserMessage("wait"), answer("x")]
+    messages: list[ChatMessage] = [UserMessage("go"), asks("x", "y"), answer("y"), UserMessage("wait"), answer("x")]
     assert shape(normalise(messages)) == ["user go", "calls x,y", "x=done", "y=done", "user wait"]
 
 
 def test_a_call_without_a_result_is_answered_and_a_stray_result_left_out() -> None:
     """Q167, Q172: both directions."""
-    messages = [answer("old"), UserMessage("go"), asks("x"), UserMessage("hello?"), answer("zzz")]
+    messages: list[ChatMessage] = [answer("old"), UserMessage("go"), asks("x"), UserMessage("hello?"), answer("zzz")]
     assert shape(normalise(messages)) == ["user go", "calls x", "x=?", "user hello?"]
 
 
 def test_an_id_that_comes_again_gets_a_new_one_with_its_result() -> None:
     """Q034, Q035: counters that restart, and names used as ids."""
-    messages = [asks("c"), answer("c", "first"), asks("c", "c"), answer("c", "second"), answer("c", "third")]
+    messages: list[ChatMessage] = [asks("c"), answer("c", "first"), asks("c", "c"), answer("c", "second"), answer("c", "third")]
     assert shape(normalise(messages)) == [
         "calls c",
         "c=first",
@@ -156,6 +156,6 @@ def test_a_message_with_nothing_in_it_is_left_out() -> None:
 
 def test_system_messages_come_first_in_order() -> None:
     """S3: wherever they stand in the list."""
-    messages = [UserMessage("a"), SystemMessage("one"), asks("x"), SystemMessage("two"), answer("x")]
+    messages: list[ChatMessage] = [UserMessage("a"), SystemMessage("one"), asks("x"), SystemMessage("two"), answer("x")]
     assert shape(normalise(messages))[:2] == ["system one", "system two"]
     assert EncodedHistory(lambda _: b"{}").update(messages)[1] == ["one", "two"]
