@@ -336,7 +336,7 @@ _PATH = re.compile(
 )
 
 
-def mask(text: str, limit: int = 2_000) -> str:
+def mask(text: str, limit: int = 4_000) -> str:
     """Hide what must not leave the process, and keep the text readable.
 
     Keys, tokens, passwords and URL credentials become `***`; absolute paths (POSIX, Windows,

@@ -97,7 +97,7 @@ def transcribe_video(library: Library | None, service: Transcriber | None) -> To
     async def execute(args: JsonObject, context: ToolContext) -> JsonObject:
         if library is None or service is None:
             raise ToolError(
-                "Transcription is not set up in this application: it has no media library or no speech engine."
+                "Transcription is not set up here: the application has no media library or no speech engine."
             )
         asset = _choose(_assets(context.context, library), _text(args, "assetId"))
         try:
