@@ -60,7 +60,8 @@ class MediaError(PlayheadError):
     """A media file or a speech engine failed.
 
     `code` is one of `not_found`, `empty`, `unreadable`, `no_audio`, `no_decodable_audio`,
-    `unsupported`, `too_large`, `weights_missing`, `weights_damaged`, `engine_failed`, `cancelled`.
+    `unsupported`, `too_large`, `weights_missing`, `weights_damaged`, `needs_package`,
+    `engine_failed`, `cancelled`, or `media` for anything else (a full disk).
     """
 
     code = "media"
