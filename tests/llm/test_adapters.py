@@ -216,7 +216,10 @@ async def test_the_history_is_never_mutated(wire: Wire, streaming: bool) -> None
 
 async def test_pictures_go_in(wire: Wire) -> None:
     """Parts of a user message: text and an image by data URL."""
-    parts: list[ContentPart] = [TextPart("What is this?"), ImagePart("data:image/png;base64,AAAA", "image/png")]
+    parts: list[ContentPart] = [
+        TextPart("What is this?"),
+        ImagePart("data:image/png;base64,AAAA", "image/png"),
+    ]
     _, _, requests = await generate(wire, False, wire.text("ok"), request=LLMRequest([UserMessage(parts)]))
     sent = requests[0].body.decode()
     assert "What is this?" in sent

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from playhead.llm.history import NO_RESULT, EncodedHistory, Group, groups, normalise
 from playhead.types import AssistantMessage, ChatMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 
+Log = list[ChatMessage]
+
 IDS = st.sampled_from(["a", "b", "c", "a-2", ""])
 CALLS = st.lists(st.builds(ToolCall, IDS, st.sampled_from(["f", "g", ""]), st.just({})), max_size=3)
 MESSAGES = st.lists(
@@ -92,8 +94,8 @@ def test_nothing_said_is_lost(messages: list[ChatMessage]) -> None:
 def test_a_growing_history_encodes_to_the_same_bytes(messages: list[ChatMessage], cuts: list[int]) -> None:
     """H: a message is encoded once, and the request is the same as if all were encoded anew."""
 
-    def encode(group: Group) -> bytes:
-        return msgspec.json.encode([[m.role, m.content, getattr(m, "tool_call_id", None)] for m in group])
+    def encode(group: Group) -> list[bytes]:
+        return [msgspec.json.encode([m.role, m.content, getattr(m, "tool_call_id", None)]) for m in group]
 
     growing = EncodedHistory(encode)
     for cut in [*sorted(cuts), len(messages)]:
@@ -101,16 +103,16 @@ def test_a_growing_history_encodes_to_the_same_bytes(messages: list[ChatMessage]
         whole, whole_systems = EncodedHistory(encode).update(messages[:cut])
         assert b"".join(pieces) == b"".join(whole)
         assert sorted(systems) == sorted(whole_systems)
-        assert b"".join(pieces) == b",".join(encode(group) for group in groups(messages[:cut]))
+        assert b"".join(pieces) == b",".join(p for group in groups(messages[:cut]) for p in encode(group))
 
 
 def test_a_settled_message_is_encoded_once() -> None:
     """H: no cost per step that grows with the history."""
     encoded: list[str] = []
 
-    def encode(group: Group) -> bytes:
+    def encode(group: Group) -> list[bytes]:
         encoded.extend(m.id for m in group)
-        return b"{}"
+        return [b"{}"]
 
     history: list[ChatMessage] = [UserMessage("go")]
     growing = EncodedHistory(encode)
@@ -124,19 +126,37 @@ def test_a_settled_message_is_encoded_once() -> None:
 
 def test_results_go_behind_their_call_in_call_order() -> None:
     """Q088: results in the wrong order, with a user message between them."""
-    messages: list[ChatMessage] = [UserMessage("go"), asks("x", "y"), answer("y"), UserMessage("wait"), answer("x")]
+    messages: Log = [
+        UserMessage("go"),
+        asks("x", "y"),
+        answer("y"),
+        UserMessage("wait"),
+        answer("x"),
+    ]
     assert shape(normalise(messages)) == ["user go", "calls x,y", "x=done", "y=done", "user wait"]
 
 
 def test_a_call_without_a_result_is_answered_and_a_stray_result_left_out() -> None:
     """Q167, Q172: both directions."""
-    messages: list[ChatMessage] = [answer("old"), UserMessage("go"), asks("x"), UserMessage("hello?"), answer("zzz")]
+    messages: Log = [
+        answer("old"),
+        UserMessage("go"),
+        asks("x"),
+        UserMessage("hello?"),
+        answer("zzz"),
+    ]
     assert shape(normalise(messages)) == ["user go", "calls x", "x=?", "user hello?"]
 
 
 def test_an_id_that_comes_again_gets_a_new_one_with_its_result() -> None:
     """Q034, Q035: counters that restart, and names used as ids."""
-    messages: list[ChatMessage] = [asks("c"), answer("c", "first"), asks("c", "c"), answer("c", "second"), answer("c", "third")]
+    messages: Log = [
+        asks("c"),
+        answer("c", "first"),
+        asks("c", "c"),
+        answer("c", "second"),
+        answer("c", "third"),
+    ]
     assert shape(normalise(messages)) == [
         "calls c",
         "c=first",
@@ -156,6 +176,12 @@ def test_a_message_with_nothing_in_it_is_left_out() -> None:
 
 def test_system_messages_come_first_in_order() -> None:
     """S3: wherever they stand in the list."""
-    messages: list[ChatMessage] = [UserMessage("a"), SystemMessage("one"), asks("x"), SystemMessage("two"), answer("x")]
+    messages: Log = [
+        UserMessage("a"),
+        SystemMessage("one"),
+        asks("x"),
+        SystemMessage("two"),
+        answer("x"),
+    ]
     assert shape(normalise(messages))[:2] == ["system one", "system two"]
-    assert EncodedHistory(lambda _: b"{}").update(messages)[1] == ["one", "two"]
+    assert EncodedHistory(lambda _: [b"{}"]).update(messages)[1] == ["one", "two"]

@@ -248,21 +248,20 @@ def convert_tool_choice(choice: str) -> JsonObject:
     return {"mode": "ANY", "allowedFunctionNames": [choice]}
 
 
-def convert_group(group: Group) -> bytes:
+def convert_group(group: Group) -> list[bytes]:
     """Return the contents of messages that stand together: one content, or a call and its answers."""
     first = group[0]
     if isinstance(first, UserMessage):
-        return _content(
-            "user", [part for m in group if isinstance(m, UserMessage) for part in _user_parts(m)]
-        )
+        users = (m for m in group if isinstance(m, UserMessage))
+        return [_content("user", [part for user in users for part in _user_parts(user)])]
     if not isinstance(first, AssistantMessage):
-        return b""
+        return []
     contents = [_assistant_content(first)]
     results = [m for m in group if isinstance(m, ToolMessage)]
     if results:
         theirs = _provider_ids(first)
         contents.append(_content("user", [_result_part(m, theirs.get(m.tool_call_id)) for m in results]))
-    return b",".join(contents)
+    return contents
 
 
 def _content(role: str, parts: Sequence[bytes]) -> bytes:

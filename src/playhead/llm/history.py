@@ -5,7 +5,8 @@ anything between a call and its results. The normaliser works on a projection: t
 It is idempotent.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -25,7 +26,7 @@ def normalise(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return [*systems, *flat]
 
 
-def groups(messages: Iterable[ChatMessage], used: set[str] | None = None) -> list[Group]:
+def groups(messages: Sequence[ChatMessage], used: set[str] | None = None) -> list[Group]:
     """Return the conversation in groups, without its system messages.
 
     `used` holds the call ids that came earlier, and takes the ones seen here. A call id that comes
@@ -33,43 +34,106 @@ def groups(messages: Iterable[ChatMessage], used: set[str] | None = None) -> lis
     in call order; a missing one is made up, an orphan or a second one is left out; a message with
     neither text nor calls is left out.
     """
-    used = set() if used is None else used
-    found: list[Group] = []
-    open_calls: dict[str, list[_OpenCall]] = {}
-    unfinished: list[tuple[Group, list[_OpenCall]]] = []
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            waiting = open_calls.get(message.tool_call_id)
-            if waiting:
-                waiting.pop(0).take(message)
+    return _Walk(messages, set() if used is None else used).groups
+
+
+class _Walk:
+    """One pass over messages: their groups, and up to where no later message can change them."""
+
+    def __init__(self, messages: Sequence[ChatMessage], used: set[str]) -> None:
+        self.groups: list[Group] = []
+        self.systems: list[tuple[int, str]] = []
+        self._starts: list[int] = []
+        self._used = used
+        self._open: dict[str, list[_OpenCall]] = {}
+        self._waiting: list[tuple[int, Group, list[_OpenCall]]] = []
+        self._late: list[tuple[int, int]] = []
+        n, end = 0, len(messages)
+        while n < end:
+            n += self._take(messages, n)
+        for _, group, calls in self._waiting:
+            group.extend(call.answer() for call in calls)
+
+    @property
+    def settled(self) -> tuple[int, int]:
+        """How many groups, and how many messages, no later message can change.
+
+        Those before the last group, before the first open call, and not between a call and a
+        result that came late.
+        """
+        if not self._starts:
+            return 0, 0
+        border = min([self._starts[-1], *(start for start, _, calls in self._waiting if _any_open(calls))])
+        for asked, answered in reversed(self._late):
+            if asked < border <= answered:
+                border = asked
+        return bisect_left(self._starts, border), border
+
+    def _take(self, messages: Sequence[ChatMessage], n: int) -> int:
+        """Take the message at `n`; return how many were taken."""
+        message = messages[n]
+        if isinstance(message, UserMessage):
+            if self.groups and isinstance(self.groups[-1][0], UserMessage):
+                self.groups[-1].append(message)
+            else:
+                self._add(n, [message])
         elif isinstance(message, AssistantMessage):
-            if _says_nothing(message):
-                continue
-            if message.tool_calls:
-                message, calls = _with_unique_ids(message, used)
-                # A result belongs to the last call of its id; an older one stays unanswered.
-                open_calls.update((original, []) for original, _ in calls)
-                for original, opened in calls:
-                    open_calls[original].append(opened)
-                found.append([message])
-                unfinished.append((found[-1], [opened for _, opened in calls]))
-            else:
-                found.append([message])
-        elif isinstance(message, UserMessage):
-            if found and isinstance(found[-1][0], UserMessage):
-                found[-1].append(message)
-            else:
-                found.append([message])
-    for group, waiting in unfinished:
-        group.extend(call.answer() for call in waiting)
-    return found
+            calls = message.tool_calls
+            if calls:
+                block = messages[n + 1 : n + 1 + len(calls)]
+                if self._in_order(calls, block):
+                    self._add(n, [message, *block])
+                    return 1 + len(block)
+                self._add_open(n, message)
+            elif message.content or message.provider_metadata:
+                self._add(n, [message])
+        elif isinstance(message, ToolMessage):
+            waiting = self._open.get(message.tool_call_id)
+            if waiting:
+                call = waiting.pop(0)
+                call.take(message)
+                if call.start != self._starts[-1]:
+                    self._late.append((call.start, n))
+        elif message.content:
+            self.systems.append((n, message.content))
+        return 1
+
+    def _add(self, n: int, group: Group) -> None:
+        self.groups.append(group)
+        self._starts.append(n)
+
+    def _in_order(self, calls: Sequence[ToolCall], block: Sequence[ChatMessage]) -> bool:
+        """Are these the results of the calls, with ids not seen before? The usual case, kept fast."""
+        ids = [call.id for call in calls]
+        if [getattr(message, "tool_call_id", None) for message in block] != ids:
+            return False
+        if not all(ids) or not self._used.isdisjoint(ids) or len(set(ids)) < len(ids):
+            return False
+        self._used.update(ids)
+        return True
+
+    def _add_open(self, n: int, message: AssistantMessage) -> None:
+        calls = message.tool_calls
+        ids = [_unused(call.id, self._used) for call in calls]
+        renamed = [replace(call, id=id) for call, id in zip(calls, ids, strict=True)]
+        if ids != [call.id for call in calls]:
+            message = replace(message, tool_calls=renamed)
+        opened = [_OpenCall(call, n) for call in renamed]
+        # A result belongs to the last call of its id; an older one stays unanswered.
+        self._open.update((call.id, []) for call in calls)
+        for call, waiting in zip(calls, opened, strict=True):
+            self._open[call.id].append(waiting)
+        group: Group = [message]
+        self._waiting.append((n, group, opened))
+        self._add(n, group)
 
 
 class _OpenCall:
-    __slots__ = ("call", "result")
+    __slots__ = ("call", "result", "start")
 
-    def __init__(self, call: ToolCall) -> None:
+    def __init__(self, call: ToolCall, start: int) -> None:
         self.call = call
+        self.start = start
         self.result: ToolMessage | None = None
 
     def take(self, message: ToolMessage) -> None:
@@ -79,28 +143,12 @@ class _OpenCall:
     def answer(self) -> ToolMessage:
         if self.result is not None:
             return self.result
-        return ToolMessage(
-            self.call.id, self.call.name, NO_RESULT, True, id=f"{self.call.id}/none", timestamp=0
-        )
+        call = self.call
+        return ToolMessage(call.id, call.name, NO_RESULT, True, id=f"{call.id}/none", timestamp=0)
 
 
-def _with_unique_ids(
-    message: AssistantMessage, used: set[str]
-) -> tuple[AssistantMessage, list[tuple[str, _OpenCall]]]:
-    calls = message.tool_calls
-    taken = any(not call.id or call.id in used for call in calls)
-    if taken or len({call.id for call in calls}) < len(calls):
-        calls = [replace(call, id=_unused(call.id, used)) for call in calls]
-        renamed = replace(message, tool_calls=calls)
-    else:
-        used.update(call.id for call in calls)
-        renamed = message
-    originals = (call.id for call in message.tool_calls)
-    return renamed, [(was, _OpenCall(call)) for was, call in zip(originals, calls, strict=True)]
-
-
-def _says_nothing(message: AssistantMessage) -> bool:
-    return not (message.tool_calls or message.content or message.provider_metadata)
+def _any_open(calls: Sequence[_OpenCall]) -> bool:
+    return any(call.result is None for call in calls)
 
 
 def _unused(id: str, used: set[str]) -> str:
@@ -117,9 +165,12 @@ class EncodedHistory:
 
     It keeps what it encoded as long as the next history begins with the same messages. The last
     group is always made again, because what follows may still belong to it.
+
+    Args:
+        encode: returns the wire bytes of a group, in pieces that are to be joined with commas.
     """
 
-    def __init__(self, encode: Callable[[Group], bytes]) -> None:
+    def __init__(self, encode: Callable[[Group], Sequence[bytes]]) -> None:
         self._encode = encode
         self._reset()
 
@@ -136,56 +187,27 @@ class EncodedHistory:
             self._reset()
             count = 0
         rest = messages[count:]
-        border = _settled(rest)
-        self._commit(rest[:border])
-        rest = rest[border:]
-        pieces: list[bytes | bytearray] = [self._bytes] if self._bytes else []
-        for group in groups(rest, set(self._used)):
-            if pieces:
-                pieces.append(b",")
-            pieces.append(self._encode(group))
-        return pieces, [*self._systems, *_system_texts(rest)]
+        walk = _Walk(rest, set(self._used))
+        group_count, message_count = walk.settled
+        self._commit(walk.groups[:group_count], rest[:message_count])
+        self._systems += [text for n, text in walk.systems if n < message_count]
+        systems = [*self._systems, *(text for n, text in walk.systems if n >= message_count)]
+        tail = [piece for group in walk.groups[group_count:] for piece in self._encode(group)]
+        if not self._bytes:
+            return [b",".join(tail)] if tail else [], systems
+        pieces: list[bytes | bytearray] = [self._bytes]
+        for piece in tail:
+            pieces += (b",", piece)
+        return pieces, systems
 
-    def _commit(self, messages: Sequence[ChatMessage]) -> None:
-        encoded = [self._encode(group) for group in groups(messages, self._used)]
+    def _commit(self, settled: Sequence[Group], messages: Sequence[ChatMessage]) -> None:
+        encoded = [piece for group in settled for piece in self._encode(group)]
         if encoded:
             if self._bytes:
                 self._bytes += b","
             self._bytes += b",".join(encoded)
-        self._systems += _system_texts(messages)
+        for group in settled:
+            first = group[0]
+            if isinstance(first, AssistantMessage):
+                self._used.update(call.id for call in first.tool_calls)
         self._done.extend(messages)
-
-
-def _system_texts(messages: Sequence[ChatMessage]) -> list[str]:
-    return [m.content for m in messages if isinstance(m, SystemMessage) and m.content]
-
-
-def _settled(messages: Sequence[ChatMessage]) -> int:
-    """Return how many messages no later one can change: those before the last group and before the
-    first message with an open call."""
-    last = 0
-    among_users = False
-    open_calls: dict[str, list[int]] = {}
-    late: list[tuple[int, int]] = []
-    for n, message in enumerate(messages):
-        if isinstance(message, AssistantMessage):
-            if _says_nothing(message):
-                continue
-            last, among_users = n, False
-            if message.tool_calls:
-                open_calls.update((call.id, []) for call in message.tool_calls)
-                for call in message.tool_calls:
-                    open_calls[call.id].append(n)
-        elif isinstance(message, UserMessage):
-            if not among_users:
-                last, among_users = n, True
-        elif isinstance(message, ToolMessage):
-            waiting = open_calls.get(message.tool_call_id)
-            if waiting and (asked := waiting.pop(0)) != last:
-                late.append((asked, n))
-    border = min([last, *(asked for waiting in open_calls.values() for asked in waiting)])
-    for asked, answered in reversed(late):
-        # A border between a call and its late result would part them.
-        if asked < border <= answered:
-            border = asked
-    return border

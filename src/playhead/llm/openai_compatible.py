@@ -281,16 +281,14 @@ def convert_tool_choice(choice: str) -> Any:
     return {"type": "function", "function": {"name": choice}}
 
 
-def convert_group(group: Group) -> bytes:
-    """Return the wire bytes of messages that stand together, comma-joined."""
-    return b",".join([_message_bytes(message) for message in group])
+def convert_group(group: Group) -> list[bytes]:
+    """Return the wire bytes of messages that stand together, one piece each."""
+    return [message.__dict__.get(_KEY) or _message_bytes(message) for message in group]
 
 
 def _message_bytes(message: ChatMessage) -> bytes:
-    held = message.__dict__.get(_KEY)
-    if held is None:
-        held = message.__dict__[_KEY] = _encode(convert_message(message))
-    return bytes(held)
+    encoded = message.__dict__[_KEY] = _encode(convert_message(message))
+    return encoded
 
 
 def convert_message(message: ChatMessage) -> JsonObject:
