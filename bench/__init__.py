@@ -1,0 +1,1 @@
+"""Speed, measured against a hand-written loop in the same run: `make bench`. Never part of the tests."""

@@ -1,0 +1,133 @@
+"""One agent, one measure, one process: prints its figures as a line of JSON. `bench.run` calls it.
+
+CPU is user and system time of this process, so neither the fake provider nor waiting counts.
+"""
+
+import asyncio
+import gc
+import importlib
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bench.task import Agent
+
+Figures = dict[str, float]
+BUDGET = 0.3  # CPU seconds for each figure that is an average over calls
+IN_FLIGHT = 200
+
+
+async def cold(agent: Agent) -> Figures:
+    """From the start of the process to the end of a first run with one tool call."""
+    await run(agent, "fk-k1")
+    return {"cpu_ms": time.process_time() * 1e3, "rss_mb": memory("VmRSS") / 1024}
+
+
+async def steps(agent: Agent) -> Figures:
+    """A run of eight steps and seven tool calls."""
+    return {"step_ms": await timed(lambda: run(agent, "fk-k7")) / 8}
+
+
+async def stream(agent: Agent) -> Figures:
+    """What a chunk costs when a thousand arrive at once."""
+    few = await timed(lambda: streamed(agent, "fk-n100"))
+    many = await timed(lambda: streamed(agent, "fk-n1100"))
+    # Milliseconds for a thousand chunks more: microseconds for one.
+    return {"chunk_us": many - few}
+
+
+async def paced(agent: Agent) -> Figures:
+    """What a chunk costs when each arrives by itself: ten streams, four milliseconds between events."""
+    count, streams, few = 200, 10, 5
+
+    async def together(chunks: int) -> float:
+        before = time.process_time()
+        await asyncio.gather(*(streamed(agent, f"fk-n{chunks}-d4000") for _ in range(streams)))
+        return time.process_time() - before
+
+    await together(few)
+    base = await together(few)
+    return {"chunk_us": (await together(few + count) - base) * 1e6 / (count * streams)}
+
+
+async def growth(agent: Agent) -> Figures:
+    """One turn on top of a long history."""
+    await timed(lambda: run(agent, "fk"))
+    long = agent.history(1000)
+    return {"turn_ms": await timed(lambda: run(agent, "fk", long))}
+
+
+async def growrun(agent: Agent) -> Figures:
+    """A step of a run that is itself long."""
+    await run(agent, "fk-k7")
+    return {"step_ms": await timed(lambda: run(agent, "fk-k127"), at_least=1, warm=1) / 128}
+
+
+async def conc(agent: Agent) -> Figures:
+    """Runs of three steps, two hundred in flight; the first byte of each answer takes 150 ms."""
+
+    async def wave(model: str) -> None:
+        await asyncio.gather(*(run(agent, model) for _ in range(IN_FLIGHT)))
+
+    await asyncio.gather(*(run(agent, "fk-k2") for _ in range(4)))
+    gc.collect()
+    before = memory("VmRSS")
+    await wave("fk-k2-l150")
+    peak = memory("VmHWM") - before
+    started = time.process_time()
+    await wave("fk-k2-l150")
+    return {
+        "run_ms": (time.process_time() - started) * 1e3 / IN_FLIGHT,
+        "session_kb": peak / IN_FLIGHT,
+    }
+
+
+MEASURES: dict[str, Callable[[Agent], Awaitable[Figures]]] = {
+    f.__name__: f for f in (cold, steps, stream, paced, growth, growrun, conc)
+}
+
+
+async def run(agent: Agent, model: str, history: Any = None) -> None:
+    """A run that must give the whole text."""
+    _expect(await agent.run(model, history), model)
+
+
+async def streamed(agent: Agent, model: str) -> None:
+    """A streamed run that must give the whole text."""
+    _expect(await agent.stream(model), model)
+
+
+def _expect(text: str, model: str) -> None:
+    if not text.startswith("the cat sat"):
+        raise RuntimeError(f"{model} gave {text[:80]!r}")
+
+
+async def timed(call: Callable[[], Awaitable[None]], *, at_least: int = 5, warm: int = 3) -> float:
+    """CPU milliseconds a call, averaged over as many as the budget allows."""
+    for _ in range(warm):
+        await call()
+    gc.collect()
+    started, count = time.process_time(), 0
+    while count < at_least or time.process_time() - started < BUDGET:
+        await call()
+        count += 1
+    return (time.process_time() - started) * 1e3 / count
+
+
+def memory(key: str) -> float:
+    """KB of this process now (`VmRSS`) or at most so far (`VmHWM`); Linux only."""
+    with open("/proc/self/status") as status:
+        return next(float(line.split()[1]) for line in status if line.startswith(key))
+
+
+async def main() -> None:
+    name, measure, base_url = sys.argv[1:]
+    agent: Agent = importlib.import_module(f"bench.agents.{name}").Agent(base_url)
+    print(json.dumps(await MEASURES[measure](agent)), flush=True)
+    await agent.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
