@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from playhead.encode import mask
 from playhead.errors import ConfigError, LLMConnectionError, LLMError, LLMTimeoutError, ProtocolError
 
 if TYPE_CHECKING:
@@ -105,6 +106,22 @@ async def post(request: HttpRequest) -> Response:
     except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
         raise _mapped(error, what) from None
     return Response(response, what)
+
+
+def checked_base(url: str) -> str:
+    """Return a base URL without its trailing slash.
+
+    Raises `ConfigError` for what is not an http(s) URL with a host.
+    """
+    url = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"The base URL {mask(url)!r} is not one; give http(s)://host[:port]/path.")
+    return url
 
 
 def where(url: str) -> str:

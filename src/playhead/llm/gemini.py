@@ -88,7 +88,7 @@ class Gemini:
     provider = "gemini"
 
     def __init__(self, model: str, api_key: str, base_url: str | None = None) -> None:
-        base = (base_url or DEFAULT_BASE_URL).rstrip("/")
+        base = http.checked_base(base_url or DEFAULT_BASE_URL)
         if not base.endswith(("/v1beta", "/v1")):
             base += "/v1beta"
         self.model = model.removeprefix("models/")

@@ -105,7 +105,7 @@ class OpenAICompatible:
     def __init__(
         self, model: str, api_key: str, base_url: str | None = None, *, profile: Profile | None = None
     ) -> None:
-        base = (base_url or DEFAULT_BASE_URL).rstrip("/").removesuffix("/chat/completions")
+        base = http.checked_base(base_url or DEFAULT_BASE_URL).removesuffix("/chat/completions")
         self.model = model
         self.profile = profile or profile_for(base)
         self.url = f"{base}/chat/completions"
