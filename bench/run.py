@@ -87,7 +87,7 @@ def _peer_python(name: str) -> str:
     if not python.exists():
         print(f"installing {PEERS[name]}", file=sys.stderr)
         venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", PEERS[name]], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-qq", PEERS[name]], check=True)
     return str(python)
 
 

@@ -1,5 +1,6 @@
 """What the repository says of itself is so."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -108,3 +109,13 @@ def test_links_between_the_pages_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
             if not re.match(r"[a-z]+:", target):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("name", playhead.__all__)
+def test_every_exported_class_and_function_says_what_it_is(name: str) -> None:
+    value = getattr(playhead, name)
+    if isinstance(value, type) or inspect.isroutine(value):
+        text = inspect.getdoc(value) or ""
+        # A dataclass without a docstring is given its own signature for one.
+        assert not text.startswith(f"{name}(")
+        assert re.match(r"[A-Z`].*[.:]", text), text[:80]
