@@ -31,12 +31,17 @@ _VALUES = {"default", "enum", "const", "examples", "example"}
 
 
 def object_schema(
-    properties: Mapping[str, JsonObject], required: Sequence[str], defs: Mapping[str, JsonObject]
+    properties: Mapping[str, JsonObject],
+    required: Sequence[str],
+    defs: Mapping[str, JsonObject],
+    rest: JsonObject | None = None,
 ) -> JsonObject:
-    """Return the schema of an arguments object, flattened."""
+    """Return the schema of an arguments object, flattened; `rest` is that of undeclared arguments."""
     schema: JsonObject = {"type": "object", "properties": dict(properties)}
     if required:
         schema["required"] = list(required)
+    if rest is not None:
+        schema["additionalProperties"] = rest or True
     return flatten(schema, defs)
 
 

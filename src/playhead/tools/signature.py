@@ -4,7 +4,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import msgspec
@@ -91,12 +91,13 @@ def is_context(hint: Any) -> bool:
 def function_schema(name: str, signature: Signature, described: dict[str, str]) -> JsonObject:
     """Return the JSON Schema of the arguments, with `described` as descriptions by name."""
     parameters = signature.parameters
+    rest = [] if signature.rest is inspect.Parameter.empty else [signature.rest]
     try:
-        schemas, defs = type_schemas([parameter.type for parameter in parameters])
+        schemas, defs = type_schemas([*(parameter.type for parameter in parameters), *rest])
     except Exception as error:
-        raise _type_error(name, parameters, error) from error
+        raise _type_error(name, signature, error) from error
     properties = {}
-    for parameter, schema in zip(parameters, schemas, strict=True):
+    for parameter, schema in zip(parameters, schemas, strict=False):
         text = _metadata_text(name, parameter) or described.get(parameter.name, "")
         if text and "description" not in schema:
             schema = {**schema, "description": text}
@@ -106,19 +107,19 @@ def function_schema(name: str, signature: Signature, described: dict[str, str]) 
             except Exception:  # noqa: S110 - a default that JSON has no form for is not told
                 pass
         properties[parameter.name] = schema
-    return object_schema(properties, [p.name for p in parameters if p.required], defs)
+    required = [parameter.name for parameter in parameters if parameter.required]
+    return object_schema(properties, required, defs, *schemas[len(parameters) :])
 
 
-def _type_error(name: str, parameters: Sequence[Parameter], error: Exception) -> ConfigError:
-    for parameter in parameters:
+def _type_error(name: str, signature: Signature, error: Exception) -> ConfigError:
+    for key, kind in [(p.name, p.type) for p in signature.parameters] + [("**", signature.rest)]:
         try:
-            type_schemas([parameter.type])
+            type_schemas([kind])
         except Exception as own:
             reason = str(own).splitlines()[0]
             return ConfigError(
-                f"Tool {name!r}: no JSON form is known for the type of `{parameter.name}`, "
-                f"{parameter.type!r} ({reason}). Use built-in types, dataclasses, msgspec structs, "
-                "TypedDicts or pydantic models."
+                f"Tool {name!r}: no JSON form is known for the type of `{key}`, {kind!r} ({reason}). "
+                "Use built-in types, dataclasses, msgspec structs, TypedDicts or pydantic models."
             )
     return ConfigError(f"Tool {name!r}: its parameters have no JSON Schema together: {error}")
 

@@ -45,6 +45,8 @@ class FieldsValidator:
         self._properties: Mapping[str, JsonObject] = schema["properties"]
         self._defs: Mapping[str, JsonObject] = schema.get("$defs", {})
         self._rest = rest
+        undeclared = schema.get("additionalProperties")
+        self._rest_schema: JsonObject = undeclared if isinstance(undeclared, dict) else {}
 
     def __call__(self, args: JsonObject) -> JsonObject:
         ready: JsonObject = {}
@@ -69,7 +71,7 @@ class FieldsValidator:
             ready[name] = msgspec.convert(value, kind, dec_hook=_model_hook)
             return
         except msgspec.ValidationError:
-            value = repair(value, self._properties.get(name, {}), self._defs)
+            value = repair(value, self._schema(name), self._defs)
         try:
             ready[name] = msgspec.convert(value, kind, dec_hook=_model_hook)
         except msgspec.ValidationError as error:
@@ -91,8 +93,11 @@ class FieldsValidator:
         names = ", ".join(f"`{field.name}`" for field in self._fields) or "no arguments"
         return f"`{name[:64]}`: unknown argument; the tool takes {names}"
 
+    def _schema(self, name: str) -> JsonObject:
+        return self._properties.get(name, self._rest_schema)
+
     def _wanted(self, name: str) -> str:
-        return in_words(self._properties.get(name, {}), self._defs)
+        return in_words(self._schema(name), self._defs)
 
     def _problem(self, name: str, value: Any, message: str) -> str:
         message, _, path = message.partition(" - at `$")
