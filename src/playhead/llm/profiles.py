@@ -1,59 +1,96 @@
-"""What servers of one dialect differ in, as data.
+"""What servers of the OpenAI-compatible dialect differ in, as data.
 
-A profile is chosen by name or by the host of the base URL. Each value that differs from the default
-cites its public source; what is unknown stays at the default, which every server is known to take.
+A profile is chosen by name, by the host of the base URL, or read from a file that `playhead probe`
+wrote. Each built-in value that differs from the default cites its public source in `servers.py`;
+what is unknown stays at the default, which is what the strictest servers take.
 """
 
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
+from playhead.errors import ConfigError
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """How to speak to a server of the OpenAI-compatible dialect.
+Evidence = Literal["default", "documented", "measured"]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How to speak to one server.
 
     Attributes:
         name: the profile's name.
-        usage_in_stream: send `stream_options.include_usage`. Some servers reject the field.
-        max_tokens_field: which field carries the output limit.
-        stream_tools: the server streams tool calls whole; without it, a request with tools is
-            made without streaming.
+        evidence: where its values come from; only `probe` writes `measured`.
+        assistant_empty: the content of a message that has only calls: empty text, null, no such
+            field, or a placeholder text.
+        replay_reasoning: send a message's own reasoning back: never, with messages that have
+            calls (as empty text where there was none), or always.
+        reasoning_field: the field that it goes back in.
+        needs_assistant_after_tool: a user message may not follow a result directly.
+        merge_users: user messages that follow one another go as one.
+        prefill: the history may end with an assistant message.
+        tool_choice: forms that are taken: words and a named tool, words only, or none at all.
+        stream_tools: calls arrive whole in a stream; without it, a request with tools is made
+            without streaming.
+        usage_in_stream: `stream_options.include_usage` is taken.
+        max_tokens_field: the field of the output limit.
+        id_codec: call ids as they are, as 9 letters and digits, or as up to 64 of `[A-Za-z0-9_-]`.
+        max_tool_name: characters of a tool's name.
+        schema_dialect: JSON Schema, or the OpenAPI subset of Gemini.
+        needs_tools_with_tool_history: a request may hold calls and results only if it offers tools.
+        lenient_arguments: arguments may be followed by other text, which is cut off.
+        think_prefilled: the chat template opened `<think>` already, so text begins inside it.
     """
 
     name: str
+    evidence: Evidence = "default"
+    assistant_empty: Literal["text", "null", "omit", "placeholder"] = "text"
+    replay_reasoning: Literal["never", "calls", "always"] = "never"
+    reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    needs_assistant_after_tool: bool = False
+    merge_users: bool = False
+    prefill: bool = False
+    tool_choice: Literal["named", "words", "none"] = "words"
+    stream_tools: bool = True
     usage_in_stream: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    stream_tools: bool = True
+    id_codec: Literal["any", "alnum9", "safe64"] = "any"
+    max_tool_name: int = 64
+    schema_dialect: Literal["json_schema", "openapi"] = "json_schema"
+    needs_tools_with_tool_history: bool = False
+    lenient_arguments: bool = False
+    think_prefilled: bool = False
 
 
 DEFAULT = Profile(name="default")
 
-PROFILES = {
-    # https://platform.openai.com/docs/api-reference/chat/create: `max_tokens` is deprecated and not
-    # taken by reasoning models; `stream_options.include_usage` adds a last chunk with the usage.
-    "openai": Profile(name="openai", usage_in_stream=True, max_tokens_field="max_completion_tokens"),
-    # https://openrouter.ai/docs/api-reference/overview: usage in the stream on request.
-    "openrouter": Profile(name="openrouter", usage_in_stream=True),
-    # https://api-docs.deepseek.com/api/create-chat-completion: stream_options.
-    "deepseek": Profile(name="deepseek", usage_in_stream=True),
-    # https://console.groq.com/docs/api-reference#chat-create: stream_options.
-    "groq": Profile(name="groq", usage_in_stream=True),
-    # https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html: stream_options.
-    "vllm": Profile(name="vllm", usage_in_stream=True),
-    # https://github.com/ollama/ollama/blob/main/docs/api/openai-compatibility.mdx: stream_options.
-    "ollama": Profile(name="ollama", usage_in_stream=True),
-}
-
-_HOSTS = {
-    "api.openai.com": "openai",
-    "openrouter.ai": "openrouter",
-    "api.deepseek.com": "deepseek",
-    "api.groq.com": "groq",
-}
-
 
 def profile_for(base_url: str) -> Profile:
     """Return the profile of a known host, else the default."""
+    from playhead.llm.servers import HOSTS, PROFILES
+
     host = (urlsplit(base_url).hostname or "").lower()
-    return PROFILES.get(_HOSTS.get(host, ""), DEFAULT)
+    for known, name in HOSTS.items():
+        if host == known or host.endswith(f".{known}"):
+            return PROFILES[name]
+    return DEFAULT
+
+
+def named_profile(name: str) -> Profile:
+    """Return a built-in profile. Raises `ConfigError` that lists them."""
+    from playhead.llm.servers import PROFILES
+
+    if name not in PROFILES:
+        raise ConfigError(f"There is no profile {name!r}. Built in: {', '.join(sorted(PROFILES))}.")
+    return PROFILES[name]
+
+
+def read_profile(path: Path) -> Profile:
+    """Read a profile from a JSON file. Raises `ConfigError` that says what is wrong with it."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Profile)
+    except OSError as error:
+        raise ConfigError(f"The profile file {path.name!r} cannot be read: {error.strerror}.") from None
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise ConfigError(f"The profile file {path.name!r} is not a profile: {error}.") from None
