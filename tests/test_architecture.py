@@ -131,7 +131,8 @@ def _python_files() -> list[Path]:
 @pytest.mark.parametrize("path", _python_files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_can_be_read_in_one_sitting(path: Path) -> None:
     text = path.read_text()
-    assert len(text.splitlines()) <= 400
+    limit = 600 if path.is_relative_to(ROOT / "tests") else 400
+    assert len(text.splitlines()) <= limit
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} at line {node.lineno}"
