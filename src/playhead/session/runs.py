@@ -28,8 +28,6 @@ from playhead.types import (
     AssistantMessage,
     ContentPart,
     FinishReason,
-    SystemMessage,
-    ToolMessage,
     UserMessage,
 )
 
@@ -193,11 +191,14 @@ class LiveRun:
 
 def user_message(message: Said, message_id: str | None) -> UserMessage:
     """Return the message that a run begins with. Raises `StoreError` for one that is not the user's."""
-    if isinstance(message, SystemMessage | AssistantMessage | ToolMessage):
-        raise store_error(
-            "invalid", f"A run begins with what the user says, not with a {message.role} message."
-        )
-    made = message if isinstance(message, UserMessage) else UserMessage(message)
+    if isinstance(message, UserMessage):
+        made = message
+    else:
+        try:
+            made = UserMessage(msgspec.convert(message, str | tuple[ContentPart, ...]))
+        except msgspec.ValidationError as error:
+            text = f"A run begins with what the user says, as text, parts or a UserMessage: {error}."
+            raise store_error("invalid", text) from None
     return made if message_id is None else replace(made, id=message_id)
 
 

@@ -1,0 +1,117 @@
+"""Models for what no wire can time: they answer by script and refuse a history that is not valid."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from playhead import AgentLoop, tool
+from playhead.events import EmitDelta, TextDelta
+from playhead.storage.base import TurnRow
+from playhead.storage.memory import MemoryTurnStore
+from playhead.types import (
+    AssistantMessage,
+    ChatMessage,
+    LLMRequest,
+    LLMResult,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+Answer = Callable[[LLMRequest, EmitDelta | None], Any]
+
+
+def assert_valid(messages: Sequence[ChatMessage]) -> None:
+    """What every provider asks for: each call answered, in order, before anything else is said."""
+    open_ids: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            assert open_ids, f"result without a call: {message}"
+            assert message.tool_call_id == open_ids.pop(0)
+        else:
+            assert not open_ids, f"calls without results before {message}"
+            assert not isinstance(message, SystemMessage)
+            if isinstance(message, AssistantMessage):
+                assert message.content or message.tool_calls
+                open_ids = [call.id for call in message.tool_calls]
+    assert not open_ids
+    assert isinstance(messages[0], UserMessage)
+
+
+class StrictLLM:
+    """Answers `reply` or, with `calls`, first asks for them. Awaits between all that it does."""
+
+    def __init__(self, *calls: ToolCall, reply: str = "done") -> None:
+        self.calls = calls
+        self.reply = reply
+        self.seen: list[list[ChatMessage]] = []
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        assert_valid(request.messages)
+        self.seen.append(list(request.messages))
+        await asyncio.sleep(0)
+        if self.calls and isinstance(request.messages[-1], UserMessage):
+            return LLMResult(AssistantMessage("", self.calls), "tool_calls")
+        for piece in self.reply:
+            if emit is not None:
+                emit(TextDelta(piece))
+            await asyncio.sleep(0)
+        return LLMResult(AssistantMessage(self.reply), "stop")
+
+
+class GateLLM:
+    """Says `reply` once `gate` is set; `waiting` is set while it waits."""
+
+    def __init__(self, reply: str = "done") -> None:
+        self.reply = reply
+        self.gate = asyncio.Event()
+        self.waiting = asyncio.Event()
+        self.seen: list[list[ChatMessage]] = []
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        assert_valid(request.messages)
+        self.seen.append(list(request.messages))
+        if emit is not None:
+            emit(TextDelta(self.reply[:2]))
+        self.waiting.set()
+        await self.gate.wait()
+        if emit is not None:
+            emit(TextDelta(self.reply[2:]))
+        return LLMResult(AssistantMessage(self.reply), "stop")
+
+
+class YieldingStore(MemoryTurnStore):
+    """A store that takes its time, as one on a disk does: an append can be interrupted."""
+
+    async def append(self, *args: Any, **named: Any) -> TurnRow:
+        await asyncio.sleep(0)
+        row = await super().append(*args, **named)
+        await asyncio.sleep(0)
+        return row
+
+    async def window(self, *args: Any, **named: Any) -> Sequence[TurnRow]:
+        await asyncio.sleep(0)
+        return await super().window(*args, **named)
+
+
+@tool
+async def quick(a: int) -> int:
+    """Return the number."""
+    await asyncio.sleep(0)
+    return a
+
+
+@tool
+async def slow(a: int) -> int:
+    """Return the number, later."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return a
+
+
+CALLS = (ToolCall("c1", "slow", {"a": 1}), ToolCall("c2", "quick", {"a": 2}))
+
+
+def loop_of(llm: Any, **more: Any) -> AgentLoop:
+    return AgentLoop(llm, tools=[quick, slow], **more)
