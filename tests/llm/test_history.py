@@ -94,7 +94,7 @@ def test_nothing_said_is_lost(messages: list[ChatMessage]) -> None:
 def test_a_growing_history_encodes_to_the_same_bytes(messages: list[ChatMessage], cuts: list[int]) -> None:
     """H: a message is encoded once, and the request is the same as if all were encoded anew."""
 
-    def encode(group: Group) -> list[bytes]:
+    def encode(group: Group, before: object = None, after: object = None) -> list[bytes]:
         return [msgspec.json.encode([m.role, m.content, getattr(m, "tool_call_id", None)]) for m in group]
 
     growing = EncodedHistory(encode)
@@ -110,7 +110,7 @@ def test_a_settled_message_is_encoded_once() -> None:
     """H: no cost per step that grows with the history."""
     encoded: list[str] = []
 
-    def encode(group: Group) -> list[bytes]:
+    def encode(group: Group, before: object = None, after: object = None) -> list[bytes]:
         encoded.extend(m.id for m in group)
         return [b"{}"]
 
@@ -184,4 +184,4 @@ def test_system_messages_come_first_in_order() -> None:
         answer("x"),
     ]
     assert shape(normalise(messages))[:2] == ["system one", "system two"]
-    assert EncodedHistory(lambda _: [b"{}"]).update(messages)[1] == ["one", "two"]
+    assert EncodedHistory(lambda *_: [b"{}"]).update(messages)[1] == ["one", "two"]

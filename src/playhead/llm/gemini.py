@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from playhead import http
 from playhead.errors import ContentFilterError, LLMError, ProtocolError
@@ -134,13 +135,13 @@ class Gemini:
             fields["generationConfig"] = generation
         return fields
 
-    def parse_response(self, body: bytes, emit: EmitDelta | None = None) -> LLMResult:
+    def parse_response(self, request: LLMRequest, body: bytes, emit: EmitDelta | None = None) -> LLMResult:
         """Read a whole response. Raises `LLMError`."""
-        reader = self.reader(emit)
+        reader = self.reader(request, emit)
         reader.take("message", body)
         return reader.result(complete=True)
 
-    def reader(self, emit: EmitDelta | None) -> "_Reader":
+    def reader(self, request: LLMRequest, emit: EmitDelta | None) -> "_Reader":
         return _Reader(self.model, Assembly(emit))
 
     def map_error(self, status: int, body: bytes, retry_after: float | None) -> LLMError:
@@ -197,7 +198,7 @@ class _Reader:
             arguments = raw if isinstance(raw, str) else _encode(raw).decode() if raw else ""
             known = id if id and id not in self._ids else new_id()
             self._ids.append(known)
-            self._assembly.whole_call(known, str(called.get("name") or ""), arguments)
+            self._assembly.call(None, known, str(called.get("name") or ""), arguments, whole=True)
         elif isinstance(text, str) and text:
             if part.get("thought") is True:
                 self._assembly.reasoning(text)
@@ -221,7 +222,7 @@ class _Reader:
             raise ProtocolError("Gemini answered without a candidate: there is no completion.")
         stop = map_finish_reason(self._finish) if self._finish else "stop" if complete else "interrupted"
         metadata = {_KEY: {"parts": self._parts, "ids": self._ids}} if _worth_keeping(self._parts) else None
-        message = self._assembly.message(stop, metadata)
+        message = replace(self._assembly.message(stop), provider_metadata=metadata)
         return LLMResult(message, stop, map_usage(self._usage), "", self._model)
 
 
@@ -248,7 +249,7 @@ def convert_tool_choice(choice: str) -> JsonObject:
     return {"mode": "ANY", "allowedFunctionNames": [choice]}
 
 
-def convert_group(group: Group) -> list[bytes]:
+def convert_group(group: Group, before: Group | None, after: Group | None) -> list[bytes]:
     """Return the contents of messages that stand together: one content, or a call and its answers."""
     first = group[0]
     if isinstance(first, UserMessage):

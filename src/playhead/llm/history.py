@@ -18,6 +18,8 @@ Group = list[ChatMessage]
 """What stands or falls together: a message with calls and all its results, the user messages that
 follow one another, or one assistant message."""
 
+EncodeGroup = Callable[[Group, Group | None, Group | None], Sequence[bytes]]
+
 
 def normalise(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Return the messages in the order and pairing that every provider accepts, system text first."""
@@ -26,25 +28,25 @@ def normalise(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return [*systems, *flat]
 
 
-def groups(messages: Sequence[ChatMessage], used: set[str] | None = None) -> list[Group]:
+def groups(messages: Sequence[ChatMessage]) -> list[Group]:
     """Return the conversation in groups, without its system messages.
 
-    `used` holds the call ids that came earlier, and takes the ones seen here. A call id that comes
-    again gets a new one, and so do its results, first in first out. A result goes behind its call,
-    in call order; a missing one is made up, an orphan or a second one is left out; a message with
-    neither text nor calls is left out.
+    A call id that comes again gets a new one, and so do its results, first in first out. A result
+    goes behind its call, in call order; a missing one is made up, an orphan or a second one is left
+    out; a message with neither text nor calls is left out.
     """
-    return _Walk(messages, set() if used is None else used).groups
+    return _Walk(messages, set()).groups
 
 
 class _Walk:
     """One pass over messages: their groups, and up to where no later message can change them."""
 
-    def __init__(self, messages: Sequence[ChatMessage], used: set[str]) -> None:
+    def __init__(self, messages: Sequence[ChatMessage], earlier: set[str]) -> None:
         self.groups: list[Group] = []
         self.systems: list[tuple[int, str]] = []
         self._starts: list[int] = []
-        self._used = used
+        self._earlier = earlier
+        self._used: set[str] = set()
         self._open: dict[str, list[_OpenCall]] = {}
         self._waiting: list[tuple[int, Group, list[_OpenCall]]] = []
         self._late: list[tuple[int, int]] = []
@@ -107,14 +109,15 @@ class _Walk:
         ids = [call.id for call in calls]
         if [getattr(message, "tool_call_id", None) for message in block] != ids:
             return False
-        if not all(ids) or not self._used.isdisjoint(ids) or len(set(ids)) < len(ids):
+        new = self._used.isdisjoint(ids) and self._earlier.isdisjoint(ids)
+        if not new or not all(ids) or len(set(ids)) < len(ids):
             return False
         self._used.update(ids)
         return True
 
     def _add_open(self, n: int, message: AssistantMessage) -> None:
         calls = message.tool_calls
-        ids = [_unused(call.id, self._used) for call in calls]
+        ids = [self._unused(call.id) for call in calls]
         renamed = [replace(call, id=id) for call, id in zip(calls, ids, strict=True)]
         if ids != [call.id for call in calls]:
             message = replace(message, tool_calls=renamed)
@@ -126,6 +129,14 @@ class _Walk:
         group: Group = [message]
         self._waiting.append((n, group, opened))
         self._add(n, group)
+
+    def _unused(self, id: str) -> str:
+        candidate, n = id or "call", 1
+        while candidate in self._used or candidate in self._earlier:
+            n += 1
+            candidate = f"{id or 'call'}-{n}"
+        self._used.add(candidate)
+        return candidate
 
 
 class _OpenCall:
@@ -151,15 +162,6 @@ def _any_open(calls: Sequence[_OpenCall]) -> bool:
     return any(call.result is None for call in calls)
 
 
-def _unused(id: str, used: set[str]) -> str:
-    candidate, n = id or "call", 1
-    while candidate in used:
-        n += 1
-        candidate = f"{id or 'call'}-{n}"
-    used.add(candidate)
-    return candidate
-
-
 class EncodedHistory:
     """The wire bytes of a history that grows, so that each message is encoded once.
 
@@ -167,18 +169,27 @@ class EncodedHistory:
     group is always made again, because what follows may still belong to it.
 
     Args:
-        encode: returns the wire bytes of a group, in pieces that are to be joined with commas.
+        encode: takes a group, the one before it and the one after it, and returns the wire bytes
+            of the group, in pieces that are to be joined with commas. Of the neighbours it may use
+            no more than what kind they are.
     """
 
-    def __init__(self, encode: Callable[[Group], Sequence[bytes]]) -> None:
+    def __init__(self, encode: EncodeGroup) -> None:
         self._encode = encode
         self._reset()
+
+    @property
+    def has_calls(self) -> bool:
+        """Does the history, as last seen, hold calls of tools?"""
+        return self._has_calls
 
     def _reset(self) -> None:
         self._done: list[ChatMessage] = []
         self._bytes = bytearray()
         self._used: set[str] = set()
         self._systems: list[str] = []
+        self._last: Group | None = None
+        self._has_calls = False
 
     def update(self, messages: Sequence[ChatMessage]) -> tuple[list[bytes | bytearray], list[str]]:
         """Return the pieces of the comma-joined conversation, and the texts of its system messages."""
@@ -187,12 +198,14 @@ class EncodedHistory:
             self._reset()
             count = 0
         rest = messages[count:]
-        walk = _Walk(rest, set(self._used))
+        walk = _Walk(rest, self._used)
         group_count, message_count = walk.settled
-        self._commit(walk.groups[:group_count], rest[:message_count])
+        encoded = self._encode_all(walk.groups)
+        self._has_calls = bool(self._used) or any(len(group) > 1 for group in walk.groups)
+        self._commit(walk.groups[:group_count], encoded[:group_count], rest[:message_count])
         self._systems += [text for n, text in walk.systems if n < message_count]
         systems = [*self._systems, *(text for n, text in walk.systems if n >= message_count)]
-        tail = [piece for group in walk.groups[group_count:] for piece in self._encode(group)]
+        tail = [piece for pieces in encoded[group_count:] for piece in pieces]
         if not self._bytes:
             return [b",".join(tail)] if tail else [], systems
         pieces: list[bytes | bytearray] = [self._bytes]
@@ -200,12 +213,18 @@ class EncodedHistory:
             pieces += (b",", piece)
         return pieces, systems
 
-    def _commit(self, settled: Sequence[Group], messages: Sequence[ChatMessage]) -> None:
-        encoded = [piece for group in settled for piece in self._encode(group)]
-        if encoded:
-            if self._bytes:
-                self._bytes += b","
-            self._bytes += b",".join(encoded)
+    def _encode_all(self, groups: Sequence[Group]) -> list[Sequence[bytes]]:
+        before = [self._last, *groups[:-1]]
+        after = [*groups[1:], None]
+        return list(map(self._encode, groups, before, after))
+
+    def _commit(
+        self, settled: Sequence[Group], encoded: Sequence[Sequence[bytes]], messages: Sequence[ChatMessage]
+    ) -> None:
+        if settled:
+            joined = b",".join([piece for pieces in encoded for piece in pieces])
+            self._bytes += b"," + joined if self._bytes and joined else joined
+            self._last = settled[-1]
         for group in settled:
             first = group[0]
             if isinstance(first, AssistantMessage):
