@@ -1,0 +1,230 @@
+"""A run that is stopped, or fails: it ends once, and the next one of the thread works."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from playhead import AgentLoop, FatalToolError, tool
+from playhead.errors import StoreError
+from playhead.events import RunEnd
+from playhead.session.sessions import Sessions
+from playhead.storage.memory import MemoryTurnStore
+from playhead.types import (
+    AssistantMessage,
+    LLMRequest,
+    LLMResult,
+    ToolCall,
+)
+from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
+from tests.session.readers import all_of, terminals
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_cancel_stops_the_run_and_keeps_what_was_said() -> None:
+    """Q170, Q173: it has ended when cancel returns; partial text and a valid history stay."""
+    llm = GateLLM("hello")
+    async with Sessions(loop_of(llm)) as sessions:
+        run = await sessions.start("t", "go")
+        await llm.waiting.wait()
+        await sessions.cancel(run.run_id)
+        events = await all_of(sessions, run.run_id)
+        assert isinstance(events[-1], RunEnd)
+        assert (events[-1].result.finish_reason, events[-1].result.text) == ("cancelled", "he")
+        assert [m.content for m in await sessions.history("t")] == ["go", "he"]
+        await sessions.cancel(run.run_id)
+        llm.gate.set()
+        assert (await sessions.run("t", "on")).finish_reason == "final"
+
+
+async def test_cancel_answers_the_open_calls() -> None:
+    """Q170: a run stopped in the middle of a tool leaves a result for it."""
+    begun = asyncio.Event()
+
+    @tool
+    async def forever() -> str:
+        """Never return."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with Sessions(AgentLoop(StrictLLM(ToolCall("c", "forever", {})), tools=[forever])) as sessions:
+        run = await sessions.start("t", "go")
+        await begun.wait()
+        await sessions.cancel(run.run_id)
+        history = await sessions.history("t")
+    assert [m.role for m in history] == ["user", "assistant", "tool"]
+    assert "Cancelled" in str(history[-1].content)
+
+
+async def test_a_run_that_waits_is_cancelled_at_once() -> None:
+    """A message that was taken back before its turn came leaves no trace in the thread."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm)) as sessions:
+        await sessions.start("t", "one")
+        second = await sessions.start("t", "two")
+        third = await sessions.start("t", "three")
+        await llm.waiting.wait()
+        await sessions.cancel(second.run_id)
+        events = await all_of(sessions, second.run_id)
+        assert [e.type for e in events] == ["run_start", "run_end"]
+        assert isinstance(events[-1], RunEnd)
+        assert events[-1].result.finish_reason == "cancelled"
+        llm.gate.set()
+        await all_of(sessions, third.run_id)
+        assert [m.content for m in await sessions.history("t")] == ["one", "done", "three", "done"]
+
+
+class Stubborn:
+    """A model that will not be stopped: it swallows every cancellation until it is let go."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.over = asyncio.Event()
+
+    async def generate(self, request: LLMRequest, emit: Any = None) -> LLMResult:
+        self.begun.set()
+        while not self.release.is_set():
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                continue
+        self.over.set()
+        return LLMResult(AssistantMessage("late"), "stop")
+
+
+async def test_a_run_that_will_not_stop_is_given_up_within_the_bound() -> None:
+    """Cancel and close are bounded; the run still ends once, and cannot write into the next turn."""
+    llm = Stubborn()
+    async with Sessions(loop_of(llm), stop_timeout=0.05) as sessions:
+        run = await sessions.start("t", "one")
+        await llm.begun.wait()
+        async with asyncio.timeout(5):
+            await sessions.cancel(run.run_id)
+        events = await all_of(sessions, run.run_id)
+        assert terminals(events) == ["run_end"]
+        llm.release.set()
+        assert (await sessions.run("t", "two")).text == "late"
+        assert [m.content for m in await sessions.history("t")] == ["one", "two", "late"]
+        assert await all_of(sessions, run.run_id) == events
+
+
+async def test_closing_stops_every_run_with_its_last_event() -> None:
+    """Leaving the context manager ends what runs and what waits, and takes no more."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm)) as sessions:
+        runs = [await sessions.start(thread, "go") for thread in ("a", "a", "b")]
+        readers = [asyncio.create_task(all_of(sessions, run.run_id)) for run in runs]
+        await llm.waiting.wait()
+    for reader in readers:
+        events = await reader
+        assert isinstance(events[-1], RunEnd)
+        assert (terminals(events), events[-1].result.finish_reason) == (["run_end"], "cancelled")
+    assert len(llm.seen) == 2, "what waited did not start"
+    with pytest.raises(StoreError) as caught:
+        await sessions.start("a", "more")
+    assert caught.value.code == "stopping"
+    await sessions.aclose()
+
+
+async def test_waiting_for_a_run_may_end_before_the_run_does() -> None:
+    """The caller's own time-out is no stop: the same message id finds the answer."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm)) as sessions:
+        waiting = asyncio.create_task(sessions.run("t", "go", message_id="m"))
+        await llm.waiting.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        llm.gate.set()
+        assert (await sessions.run("t", "go", message_id="m")).text == "done"
+    assert len(llm.seen) == 1
+
+
+def raise_in_system(context: Any) -> str:
+    raise KeyError("no such setting")
+
+
+def raise_in_stop_when(steps: Any) -> bool:
+    raise asyncio.CancelledError
+
+
+class Full(MemoryTurnStore):
+    """A disk that fills up once the question is written."""
+
+    async def append(self, thread_id: str, message: Any, **named: Any) -> Any:
+        if named.get("step_index"):
+            raise StoreError("The disk is full.")
+        return await super().append(thread_id, message, **named)
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "code", "steps"),
+    [
+        (lambda: Sessions(loop_of(StrictLLM(), system=raise_in_system)), "KeyError", "internal", 0),
+        (
+            lambda: Sessions(loop_of(StrictLLM(*CALLS), stop_when=raise_in_stop_when)),
+            "CancelledError",
+            "internal",
+            1,
+        ),
+        (lambda: Sessions(loop_of(StrictLLM()), Full()), "The disk is full.", "store", 0),
+    ],
+    ids=["a callback raises", "a callback raises CancelledError", "the store fails"],
+)
+async def test_a_failing_run_still_ends_once(
+    make: Callable[[], Sessions], text: str, code: str, steps: int
+) -> None:
+    """S2: whatever breaks in a run, it ends with one error, its finished steps kept, and the next may run."""
+    async with make() as sessions:
+        run = await sessions.start("t", "go")
+        waiting = await sessions.start("t", "next")
+        for handle in (run, waiting):
+            events = await all_of(sessions, handle.run_id)
+            end = events[-1]
+            assert isinstance(end, RunEnd)
+            assert terminals(events) == ["run_end"]
+            assert end.result.finish_reason == "error"
+            assert text in (end.result.error_message or "")
+            assert (end.result.error_code, len(end.result.steps)) == (code, steps)
+            assert end.result.messages[0].content in ("go", "next")
+            assert "no such setting" not in str(end)
+
+
+async def test_a_fatal_tool_ends_the_run_in_order() -> None:
+    """S2: an end that the loop itself tells is not told again."""
+
+    @tool
+    async def bad() -> str:
+        """Fail for good."""
+        raise FatalToolError("broken for good")
+
+    async with Sessions(AgentLoop(StrictLLM(ToolCall("c", "bad", {})), tools=[bad])) as sessions:
+        run = await sessions.start("t", "go")
+        events = await all_of(sessions, run.run_id)
+    assert terminals(events) == ["run_end"]
+    assert isinstance(events[-1], RunEnd)
+    assert (events[-1].result.error_code, events[-1].result.error_message) == (
+        "tool_fatal",
+        "broken for good",
+    )
+
+
+async def test_the_end_of_the_event_loop_ends_what_waits_too() -> None:
+    """A task cancelled from outside is a shutdown: nothing new begins."""
+    llm = GateLLM()
+    sessions = Sessions(loop_of(llm))
+    first = await sessions.start("t", "one")
+    second = await sessions.start("t", "two")
+    await llm.waiting.wait()
+    for task in asyncio.all_tasks():
+        if task.get_name() == f"run {first.run_id}":
+            task.cancel()
+    for run in (first, second):
+        events = await all_of(sessions, run.run_id)
+        assert isinstance(events[-1], RunEnd)
+        assert events[-1].result.finish_reason == "cancelled"
+    assert len(llm.seen) == 1
