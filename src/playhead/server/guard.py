@@ -1,0 +1,102 @@
+"""What stands before every route: who may ask, and the last net under an error.
+
+A server on a loopback address answers every page that the same machine's browser shows, unless it
+looks at two headers. `Host`: a foreign name that was rebound to this address is refused (421).
+`Origin`: a request that changes something must come from a page of ours (403).
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from playhead.server.errors import ApiError, api_error, json_error
+from playhead.server.parts import Parts
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+class Guard:
+    """The outermost middleware of the app."""
+
+    def __init__(self, app: ASGIApp, parts: Parts) -> None:
+        self.app = app
+        self.parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(raw=message["headers"]).setdefault("X-Content-Type-Options", "nosniff")
+            await send(message)
+
+        scope["playhead"] = self.parts
+        try:
+            check_host(scope, self.parts.options.hosts)
+            check_origin(scope, self.parts.options.origins)
+            await self.app(scope, receive, guarded)
+        except Exception as error:  # nothing above us may show or log it unmasked
+            response = json_error(api_error(error))
+            if not started:
+                await response(scope, receive, guarded)
+
+
+def check_host(scope: Scope, hosts: Sequence[str] | None) -> None:
+    """Refuse a `Host` that is not ours: one of `hosts`, or, on a loopback address, a loopback name."""
+    if hosts is None:
+        if not _on_loopback(scope):
+            return
+        hosts = LOOPBACK_NAMES
+    host = Headers(scope=scope).get("host", "")
+    if _without_port(host) not in {name.lower() for name in hosts}:
+        raise ApiError(
+            421,
+            "bad_host",
+            f"The host {host[:200]!r} is not served here. If it should be, name it in"
+            " ServerOptions(hosts=...).",
+        )
+
+
+def check_origin(scope: Scope, origins: Sequence[str]) -> None:
+    """Refuse a change that a page of another origin asks for. A request without `Origin` is no page's."""
+    if scope["method"] in _SAFE_METHODS:
+        return
+    headers = Headers(scope=scope)
+    origin = headers.get("origin")
+    if origin is None or origin in origins:
+        return
+    parts = urlsplit(origin)
+    port = _DEFAULT_PORTS.get(parts.scheme, "")
+    own = headers.get("host", "").lower().removesuffix(port)
+    if not parts.netloc or parts.netloc.lower().removesuffix(port) != own:
+        raise ApiError(
+            403,
+            "bad_origin",
+            f"Pages of {origin[:200]!r} may not use this server. If they should, name that origin in"
+            " ServerOptions(origins=...).",
+        )
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() else host).lower().rstrip(".")
+
+
+def _on_loopback(scope: Scope) -> bool:
+    """True if the connection came in on a loopback address; a test client or a socket file has none."""
+    server = scope.get("server")
+    try:
+        address = ipaddress.ip_address(server[0] if server else "")
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

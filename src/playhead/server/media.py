@@ -1,0 +1,124 @@
+"""`/api/media`: upload, list, playback, transcript and captions of the media library."""
+
+import asyncio
+import re
+from contextlib import aclosing
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from playhead.errors import MediaError
+from playhead.media.library import MediaRecord
+from playhead.server.body import bounded
+from playhead.server.errors import ApiError
+from playhead.server.multipart import file_part
+from playhead.server.parts import parts_of
+from playhead.server.wire import MediaItem, MediaList, dump
+
+# Shown in place by a browser; anything else is only ever saved.
+_SHOWN = re.compile(r"(?:video|audio)/[\w.+-]+|image/(?:png|jpeg|webp|gif|bmp)")
+# One range, or several: https://www.rfc-editor.org/rfc/rfc9110.html#section-14.2
+_ONE = r"(?:\d{1,18}-\d{0,18}|-\d{1,18})"
+_RANGES = re.compile(rf"bytes\s*=\s*{_ONE}(?:\s*,\s*{_ONE})*\s*", re.ASCII | re.I)
+# What a form may hold beside its file.
+_FORM_ROOM = 64 * 1024
+_SAFE = {
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+}
+
+
+async def upload_media(request: Request) -> Response:
+    """Add a file.
+
+    The body is the file itself, named by the query parameter `name`, or a form with one file in it.
+    It is written to disk as it arrives, and judged by its content, whatever its name says.
+    """
+    parts = parts_of(request)
+    parts.check_open()
+    limit = parts.options.max_upload
+    form = request.headers.get("content-type", "").lower().startswith("multipart/form-data")
+    async with aclosing(bounded(request, limit + _FORM_ROOM if form else limit)) as body:
+        if form:
+            name, chunks = await file_part(request.headers["content-type"], body)
+        else:
+            name, chunks = request.query_params.get("name", ""), body
+            if not name.strip():
+                raise ApiError(
+                    400, "invalid", "name: Give the file's name: POST /api/media?name=talk.mp4.", path="name"
+                )
+        record = await parts.library.add(name, chunks, max_bytes=limit)
+    return Response(dump(item(record)), 201, media_type="application/json")
+
+
+async def list_media(request: Request) -> Response:
+    """The files, oldest first."""
+    items = [item(record) for record in parts_of(request).library.list()]
+    return Response(dump(MediaList(items)), media_type="application/json")
+
+
+async def delete_media(request: Request) -> Response:
+    """Remove a file."""
+    await parts_of(request).library.delete(request.path_params["media_id"])
+    return Response(status_code=204)
+
+
+async def media_content(request: Request) -> Response:
+    """The file itself, whole or by byte range.
+
+    A browser plays it in place; with `?download` it is saved under its name. What is neither video,
+    sound nor picture is only ever saved.
+    """
+    library = parts_of(request).library
+    media_id = request.path_params["media_id"]
+    path = library.path(media_id)
+    record = library.get(media_id)
+    try:
+        status = await asyncio.to_thread(path.stat)
+    except FileNotFoundError:
+        record = None
+    if record is None:
+        raise MediaError(f"There is no media with the id {media_id!r}.", code="not_found")
+    etag = f'"{record.sha256}"'
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers={**_SAFE, "ETag": etag})
+    _settle_range(request, status.st_size)
+    shown = _SHOWN.fullmatch(record.content_type) is not None
+    inline = shown and "download" not in request.query_params
+    return FileResponse(
+        path,
+        headers={**_SAFE, "ETag": etag},
+        media_type=record.content_type if shown else "application/octet-stream",
+        filename=record.name,
+        stat_result=status,
+        content_disposition_type="inline" if inline else "attachment",
+    )
+
+
+def _settle_range(request: Request, size: int) -> None:
+    """Answer 416 as JSON, and pass over a `Range` that makes no sense, as RFC 9110 14.2 has it.
+
+    `FileResponse` does the rest.
+    """
+    asked = request.headers.get("range")
+    if asked is None:
+        return
+    ranges = re.findall(r"(\d*)-(\d*)", asked) if _RANGES.fullmatch(asked) else []
+    if not ranges or any(first and last and int(first) > int(last) for first, last in ranges):
+        headers = [(name, value) for name, value in request.scope["headers"] if name != b"range"]
+        request.scope["headers"] = headers
+    elif "if-range" not in request.headers and any(
+        int(first) >= size if first else int(last) == 0 for first, last in ranges
+    ):
+        raise ApiError(
+            416,
+            "range",
+            f"The file has {size:,} bytes; the range asked for is not in it.",
+            headers={"Content-Range": f"bytes */{size}"},
+        )
+
+
+def item(record: MediaRecord) -> MediaItem:
+    """What a client may know of a file."""
+    return MediaItem(*(getattr(record, name) for name in MediaItem.__struct_fields__))
