@@ -7,6 +7,7 @@ one. No text made here holds a header, a query string or a body.
 import asyncio
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from playhead.encode import mask
 from playhead.errors import ConfigError, LLMConnectionError, LLMError, LLMTimeoutError, ProtocolError
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
+    from aiohttp import ClientResponse, ClientSession, ClientTimeout
 
 CONNECT_TIMEOUT = 15.0
 # An answer of a model is text; more than this is a fault or an attack.
@@ -40,11 +41,11 @@ class HttpRequest(msgspec.Struct, frozen=True):
 class Response:
     """A response whose body is not read yet. Close it."""
 
-    __slots__ = ("_response", "_what", "status")
+    __slots__ = ("_response", "_url", "status")
 
-    def __init__(self, response: "ClientResponse", what: str) -> None:
+    def __init__(self, response: "ClientResponse", url: str) -> None:
         self._response = response
-        self._what = what
+        self._url = url
         self.status = response.status
 
     @property
@@ -63,7 +64,7 @@ class Response:
         async for piece in self.chunks():
             size += len(piece)
             if size > limit:
-                raise ProtocolError(f"{self._what} sent more than {limit} bytes in one answer.")
+                raise ProtocolError(f"{where(self._url)} sent more than {limit} bytes in one answer.")
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -73,7 +74,7 @@ class Response:
             async for piece in self._response.content.iter_any():
                 yield piece
         except (TimeoutError, OSError, ValueError, _client_error()) as error:
-            raise _mapped(error, self._what) from None
+            raise _mapped(error, where(self._url)) from None
 
     def close(self) -> None:
         """Give the connection back, or drop it when the body was not read to its end."""
@@ -91,21 +92,24 @@ async def post(request: HttpRequest) -> Response:
     """
     import aiohttp
 
-    what = where(request.url)
     body = request.body if len(request.body) < _ONE_PIECE else io.BytesIO(request.body)
-    timeout = aiohttp.ClientTimeout(
-        total=request.total_timeout,
-        sock_connect=min(CONNECT_TIMEOUT, request.timeout or CONNECT_TIMEOUT),
-        sock_read=request.timeout,
-    )
+    timeout = _timeout(request.timeout, request.total_timeout)
     session = await _session()
     try:
         response = await session.post(
             request.url, data=body, headers=request.headers, timeout=timeout, allow_redirects=False
         )
     except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
-        raise _mapped(error, what) from None
-    return Response(response, what)
+        raise _mapped(error, where(request.url)) from None
+    return Response(response, request.url)
+
+
+@lru_cache(64)
+def _timeout(silence: float | None, total: float | None) -> "ClientTimeout":
+    from aiohttp import ClientTimeout
+
+    connect = min(CONNECT_TIMEOUT, silence or CONNECT_TIMEOUT)
+    return ClientTimeout(total=total, sock_connect=connect, sock_read=silence)
 
 
 def checked_base(url: str) -> str:

@@ -47,6 +47,11 @@ class Assembly:
         return not (self._text or self._reasoning or self._calls or self._half)
 
     @property
+    def said(self) -> str:
+        """The text so far."""
+        return "".join(self._text)
+
+    @property
     def extras(self) -> JsonObject:
         """Fields of calls that only their provider knows, by call id."""
         return {call.id: call.extra for call in self._calls if call.id and call.extra}

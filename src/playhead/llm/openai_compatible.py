@@ -211,9 +211,19 @@ class OpenAICompatible:
     # ------------------------------------------------------------ response
 
     def reader(self, request: LLMRequest, emit: EmitDelta | None) -> OpenAIReader:
-        names = real_names(request.tools, self.profile.max_tool_name)
+        names = self._names(request)
         assembly = Assembly(emit, lenient=self.profile.lenient_arguments)
         return OpenAIReader(assembly, self.model, self._server, names, self.profile.think_prefilled)
+
+    def _names(self, request: LLMRequest) -> dict[str, str]:
+        name = f"{self._key}/names"
+        held: tuple[Any, dict[str, str]] | None = request.memo.get(name)
+        if held is None or held[0] is not request.tools:
+            held = request.memo[name] = (
+                request.tools,
+                real_names(request.tools, self.profile.max_tool_name),
+            )
+        return held[1]
 
     def parse_response(self, request: LLMRequest, body: bytes, emit: EmitDelta | None = None) -> LLMResult:
         """Read a whole response. Raises `LLMError`."""

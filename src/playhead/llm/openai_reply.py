@@ -13,6 +13,7 @@ from playhead.llm.think import ThinkSplitter
 from playhead.types import JsonObject, LLMResult, StopReason, Usage
 
 KEY = "openai-compatible"
+"""The dialect, under which opaque data and wire bytes are kept."""
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
@@ -151,12 +152,18 @@ class OpenAIReader:
             self._take_call({"index": 0, "function": message.function_call}, whole)
 
     def _take_text(self, text: str) -> None:
-        if self._think.settled:
+        think = self._think
+        if think.plain and "<" not in text:
             self._assembly.text(text)
             return
-        reasoning, text, void = self._think.feed(text)
-        if void:
+        reasoning, text, orphan = think.feed(text)
+        if orphan:
+            said = self._assembly.said
+            if "`" in said or "<think>" in said:  # a text about tags
+                self._assembly.text(f"{reasoning}</think>{text}")
+                return
             self._assembly.void("a closing think tag")
+            reasoning = said + reasoning
         if reasoning:
             self._assembly.reasoning(reasoning)
         if text:
@@ -265,7 +272,7 @@ def error_of(status: int, error: JsonObject | str | None, retry_after: float | N
     said = error if isinstance(error, str) else str((error or {}).get("message") or "")
     code = "" if not isinstance(error, dict) else f"{error.get('code')} {error.get('type')}"
     text = f"{code} {said}".lower()
-    mapped = error_for("The provider", status, _kind(text), retry_after, said)
+    mapped = error_for(KEY, status, _kind(text), retry_after, said)
     if mapped.code == "bad_request":
         mapped.repair = next((change for field, change in _REPAIRS if field in text), None)
     return mapped

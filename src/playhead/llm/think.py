@@ -11,63 +11,46 @@ _CLOSE = "</think>"
 class ThinkSplitter:
     """Splits the text of one response as it arrives, whatever way the tags are cut.
 
-    `feed` returns `(reasoning, text, void)`: what to add to either, and whether the text told so far
-    was reasoning all along (a closing tag without an opening one).
+    While `plain` is true, a piece without `<` is text and need not be fed.
     """
 
     def __init__(self, inside: bool = False) -> None:
+        self.plain = False
         self._held = ""
-        self._state = "inside" if inside else "start"
-        self._said = ""
-
-    @property
-    def settled(self) -> bool:
-        """True once all that comes is text, and `feed` need not be called any more."""
-        return self._state == "done"
+        self._inside = inside
+        self._begun = inside
+        self._closed = False
 
     def feed(self, piece: str) -> tuple[str, str, bool]:
+        """Return what is reasoning, what is text, and whether a closing tag without an opening one
+        came between: what was told as text before it was then reasoning, too."""
         piece, self._held = self._held + piece, ""
-        if self._state == "start":
+        if self._closed:
+            return "", piece, False
+        if not self._begun:
             start = piece.lstrip()
             if not start or _OPEN.startswith(start):
                 self._held = piece
                 return "", "", False
-            if start.startswith(_OPEN):
-                self._state, piece = "inside", start[len(_OPEN) :]
-            else:
-                self._state = "text"
-        if self._state == "inside":
-            return self._inside(piece)
-        return self._text(piece)
+            self._begun = True
+            self._inside = start.startswith(_OPEN)
+            piece = start[len(_OPEN) :] if self._inside else piece
+        before, tag, after = piece.partition(_CLOSE)
+        if tag:
+            orphan = not self._inside
+            self._inside = False
+            self._closed = self.plain = True
+            return before, after.lstrip("\n"), orphan
+        keep = _partial_tag(piece)
+        self._held = piece[len(piece) - keep :]
+        told = piece[: len(piece) - keep]
+        self.plain = not self._inside and not self._held
+        return (told, "", False) if self._inside else ("", told, False)
 
     def finish(self) -> tuple[str, str]:
         """Return what was held back, as reasoning and as text."""
         held, self._held = self._held, ""
-        return (held, "") if self._state == "inside" else ("", held)
-
-    def _inside(self, piece: str) -> tuple[str, str, bool]:
-        before, tag, after = piece.partition(_CLOSE)
-        if tag:
-            self._state = "done"
-            return before, after.lstrip("\n"), False
-        keep = _partial_tag(piece)
-        self._held = piece[len(piece) - keep :]
-        return piece[: len(piece) - keep], "", False
-
-    def _text(self, piece: str) -> tuple[str, str, bool]:
-        # An orphan closing tag turns all before it into reasoning, unless the text is about tags.
-        before, tag, after = piece.partition(_CLOSE)
-        said = self._said + before
-        if tag:
-            self._state = "done"
-            if "`" in said or _OPEN in said:
-                return "", piece, False
-            return said, after.lstrip("\n"), True
-        keep = _partial_tag(piece)
-        self._held = piece[len(piece) - keep :]
-        told = piece[: len(piece) - keep]
-        self._said += told
-        return "", told, False
+        return (held, "") if self._inside else ("", held)
 
 
 def _partial_tag(text: str) -> int:
