@@ -48,6 +48,11 @@ async def served(app: Starlette | None = None, **parts: Any) -> AsyncIterator[ai
             await task
 
 
+def address(client: aiohttp.ClientSession) -> str:
+    """Where the server is, as a browser writes an origin."""
+    return str(client._base_url).rstrip("/")
+
+
 async def ask(client: aiohttp.ClientSession, method: str, path: str, **more: Any) -> tuple[int, Any]:
     """Ask and return the status and the JSON of the answer."""
     async with client.request(method, path, **more) as response:
