@@ -162,6 +162,7 @@ class _Run:
         self.index = 0
         self.messages: list[ChatMessage] = []
         self.new: list[ChatMessage] = list(made)
+        self.told: dict[str, ToolMessage] = {}
         self.steps: list[AgentStep] = []
         self.usages: list[Usage] = []
         self.stop_reason: StopReason | None = None
@@ -307,14 +308,12 @@ class _Run:
             line.over = True
 
     def tool_message(self, n: int, reply: ToolReply) -> ToolMessage:
-        result = reply.result
-        return ToolMessage(
-            result.tool_call_id,
-            result.name,
-            result.text,
-            result.error is not None,
-            id=f"{self.port.turn_id}/{self.index}/{n + 1}",
-        )
+        """The message of a reply: made once, so that it is the same one wherever it is kept or sent."""
+        id, result = f"{self.port.turn_id}/{self.index}/{n + 1}", reply.result
+        if id not in self.told:
+            failed = result.error is not None
+            self.told[id] = ToolMessage(result.tool_call_id, result.name, result.text, failed, id=id)
+        return self.told[id]
 
     def close_step(self, result: LLMResult, replies: Sequence[ToolReply]) -> AgentStep:
         step = AgentStep(
