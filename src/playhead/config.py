@@ -4,12 +4,18 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from playhead.errors import ConfigError
 from playhead.llm.base import AgentLLM
 from playhead.llm.factory import KEYLESS, create_llm
+
+if TYPE_CHECKING:
+    from playhead.media.library import MediaLibrary
+    from playhead.media.service import SpeechService
+    from playhead.tools.registry import ToolRegistry
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +54,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cache_folder(self) -> Path:
         return self.home / "cache"
+
+    @property
+    def chats_folder(self) -> Path:
+        return self.home / "chats"
+
+    @property
+    def names_llm(self) -> bool:
+        """Whether any `LLM_*` is set, be it complete or not."""
+        return any((self.llm_provider, self.llm_model, self.llm_api_key, self.llm_base_url))
 
 
 _NAMES = {
@@ -109,6 +124,26 @@ def connect_with(
             "LLM_PROVIDER=mock to try without a model."
         )
     return create_llm(provider or "", model or "", api_key or "", base_url)
+
+
+def create_library(settings: Settings, *, max_bytes: int | None = None) -> "MediaLibrary":
+    """Return the library over the media folder; `max_bytes` is the largest file taken."""
+    from playhead.media.library import MAX_BYTES, MediaLibrary
+
+    return MediaLibrary(settings.media_folder, max_bytes=max_bytes or MAX_BYTES)
+
+
+def create_registry(
+    settings: Settings, library: "MediaLibrary", speech: "SpeechService", *, llm: AgentLLM | None = None
+) -> "ToolRegistry":
+    """Return the default tools over a library and a speech service.
+
+    The mock model, whether of the settings or given as `llm`, gets `echo_context` beside them.
+    """
+    from playhead.tools.builtin import default_registry
+
+    provider = settings.llm_provider if llm is None else getattr(llm, "provider", None)
+    return default_registry(library, speech, mock=provider == "mock")
 
 
 def _data_folder(environ: Mapping[str, str]) -> Path:

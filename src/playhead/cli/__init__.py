@@ -1,0 +1,23 @@
+"""The command line: parse, call, print.
+
+Results go to stdout, everything else to stderr; control codes only to a terminal. Exit codes: 0 done,
+1 failed, 2 wrong usage or configuration, 130 interrupted.
+"""
+
+import sys
+
+DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+
+
+def main() -> None:
+    """Run the command `playhead` and end the process with its exit code."""
+    try:
+        import click  # noqa: F401  # asked for here, so that its absence is said and not raised
+    except ModuleNotFoundError:
+        sys.stderr.write(
+            "Error: the command line is not installed.\nInstall it with: pip install 'playhead[cli]'\n"
+        )
+        sys.exit(WRONG)
+    from playhead.cli.commands import run
+
+    sys.exit(run())

