@@ -8,12 +8,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import playhead
 
 ROOT = Path(__file__).parent.parent
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 TARGETS = dict(re.findall(r"^([a-z]+):.*?## (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -43,20 +46,26 @@ def test_the_demo_installs_a_part_of_what_the_tests_install() -> None:
     assert any(pin.startswith("hatchling==") for pin in demo)
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
-def test_every_direct_requirement_is_locked(lock: Path) -> None:
-    extras = PROJECT["optional-dependencies"]
-    wanted = PROJECT["dependencies"] + [
-        requirement for extra in ("cli", "server", "speech", "speech-model") for requirement in extras[extra]
-    ]
-    names = {pin.partition("==")[0] for pin in _pins(lock)}
-    assert {re.split(r"[<>=\[; ]", requirement)[0] for requirement in wanted} <= names
+@pytest.mark.parametrize(
+    ("lock", "extras", "groups"),
+    [("demo.txt", ["cli", "server", "speech", "speech-model"], []), ("dev.txt", [*EXTRAS], ["dev"])],
+)
+def test_every_direct_requirement_is_locked_as_it_asks(
+    lock: str, extras: list[str], groups: list[str]
+) -> None:
+    wanted = [*PROJECT["dependencies"], *PYPROJECT["build-system"]["requires"]]
+    wanted += [text for extra in extras for text in EXTRAS[extra] if not text.startswith("playhead[")]
+    wanted += [text for group in groups for text in PYPROJECT["dependency-groups"][group]]
+    pins = [pin.partition(" ;")[0].split("==") for pin in _pins(ROOT / "requirements" / lock)]
+    for requirement in map(Requirement, wanted):
+        versions = [version for name, version in pins if name == requirement.name]
+        assert versions, f"{requirement.name} is not locked: make lock"
+        assert all(requirement.specifier.contains(version) for version in versions), requirement
 
 
 def test_the_extra_all_is_every_extra() -> None:
-    extras = PROJECT["optional-dependencies"]
-    (everything,) = extras["all"]
-    assert sorted(re.findall(r"[a-z-]+", everything.partition("[")[2])) == sorted(set(extras) - {"all"})
+    (everything,) = EXTRAS["all"]
+    assert sorted(re.findall(r"[a-z-]+", everything.partition("[")[2])) == sorted(set(EXTRAS) - {"all"})
 
 
 @pytest.mark.parametrize("verb", ["demo", "test", "lint", "types", "check", "bench", "lock"])
