@@ -6,7 +6,7 @@ what is unknown stays at the default, which is what the strictest servers take.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,7 +16,7 @@ from playhead.errors import ConfigError
 Evidence = Literal["default", "documented", "measured"]
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """How to speak to one server.
 
     Attributes:
@@ -36,7 +36,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         usage_in_stream: `stream_options.include_usage` is taken.
         max_tokens_field: the field of the output limit.
         id_codec: call ids as they are, as 9 letters and digits, or as up to 64 of `[A-Za-z0-9_-]`.
-        max_tool_name: characters of a tool's name.
+        max_tool_name: characters of a tool's name, at least 16.
         schema_dialect: JSON Schema, or the OpenAPI subset of Gemini.
         needs_tools_with_tool_history: a request may hold calls and results only if it offers tools.
         lenient_arguments: arguments may be followed by other text, which is cut off.
@@ -56,7 +56,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage_in_stream: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     id_codec: Literal["any", "alnum9", "safe64"] = "any"
-    max_tool_name: int = 64
+    max_tool_name: Annotated[int, msgspec.Meta(ge=16)] = 64
     schema_dialect: Literal["json_schema", "openapi"] = "json_schema"
     needs_tools_with_tool_history: bool = False
     lenient_arguments: bool = False

@@ -1,19 +1,193 @@
-"""Built-in profiles. Each value that differs from the default cites its public source."""
+"""Built-in profiles. Each value that differs from the default cites its public source.
+
+A source stands directly above its value, as an address or as `owner/repo#issue`. A value for which
+none was found is left out. Servers that run any model (vllm, lm-studio, llama.cpp, openrouter) are
+described by the strictest chat templates that they are known to run.
+"""
 
 from playhead.llm.profiles import Profile
 
-PROFILES: dict[str, Profile] = {
-    "openai": Profile(
+_ALL: tuple[Profile, ...] = (
+    Profile(
         name="openai",
         evidence="documented",
-        # https://platform.openai.com/docs/api-reference/chat/create: `max_tokens` is deprecated and
-        # not taken by reasoning models; `include_usage` adds a last chunk with the usage.
-        usage_in_stream=True,
-        max_tokens_field="max_completion_tokens",
+        # https://github.com/openai/openai-python/blob/main/src/openai/types/chat/completion_create_params.py
         tool_choice="named",
-        prefill=True,
+        # openai/openai-openapi#248
+        usage_in_stream=True,
+        # https://github.com/openai/openai-python/blob/main/src/openai/types/chat/completion_create_params.py
+        # `max_tokens` is deprecated, and reasoning models refuse it.
+        max_tokens_field="max_completion_tokens",
+        # vercel/ai#5171: an id of more than 40 characters, made elsewhere, is refused.
+        id_codec="alnum9",
     ),
-}
+    Profile(
+        name="azure",
+        evidence="documented",
+        # https://schemas.apis.io/schemas/microsoft-azure/microsoft-azure-chatcompletiontoolchoiceoption/
+        tool_choice="named",
+        # griptape-ai/griptape#1640: since API version 2024-10-21.
+        usage_in_stream=True,
+        # BerriAI/litellm#6376, anomalyco/opencode#37964: newer models refuse `max_tokens`.
+        max_tokens_field="max_completion_tokens",
+        # BerriAI/litellm#11392: an id of more than 40 characters, made elsewhere, is refused.
+        id_codec="alnum9",
+    ),
+    # Usage comes in every stream, and the option for it has no effect:
+    # https://openrouter.ai/docs/cookbook/administration/usage-accounting
+    # Ids stay as they are, since entries of `reasoning_details` may refer to them.
+    Profile(
+        name="openrouter",
+        evidence="documented",
+        # https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning
+        replay_reasoning="calls",
+        # https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning
+        reasoning_field="reasoning",
+        # zed-industries/zed#37021: the rule of Mistral holds here too.
+        needs_assistant_after_tool=True,
+        # https://openrouter.ai/docs/guides/features/tool-calling#tool-choice-configuration
+        tool_choice="named",
+        # https://openrouter.ai/docs/guides/features/tool-calling: every request with results has tools.
+        needs_tools_with_tool_history=True,
+    ),
+    # Reasoning is never sent back: both of its fields are refused (janhq/jan#8136, karthink/gptel#774).
+    Profile(
+        name="groq",
+        evidence="documented",
+        # https://github.com/groq/groq-python/blob/main/src/groq/types/chat/completion_create_params.py
+        tool_choice="named",
+        # withceleste/celeste-python#351
+        usage_in_stream=True,
+        # groq/groq-python#175: `max_tokens` is deprecated.
+        max_tokens_field="max_completion_tokens",
+    ),
+    Profile(
+        name="deepseek",
+        evidence="documented",
+        # https://api-docs.deepseek.com/guides/thinking_mode: a request with tools is refused when the
+        # reasoning of an earlier message is missing, whether or not that message has calls.
+        replay_reasoning="always",
+        # deepseek-ai/DeepSeek-V3#1376: thinking, which is on unless switched off, refuses `required`
+        # and a named tool.
+        tool_choice="none",
+        # https://api-docs.deepseek.com/api/create-chat-completion
+        usage_in_stream=True,
+    ),
+    # Unknown fields are refused: `max_completion_tokens` (editor-code-assistant/eca#231) and
+    # `reasoning_content` (charmbracelet/crush#1590).
+    Profile(
+        name="mistral",
+        evidence="documented",
+        # datapizza-labs/datapizza-ai#98: error 3230.
+        needs_assistant_after_tool=True,
+        # https://docs.rs/crate/mistral-openapi-client/latest/source/src/models/tool_choice.rs
+        tool_choice="named",
+        # anomalyco/opencode#1680
+        id_codec="alnum9",
+    ),
+    # Null content without calls is refused, and `max_completion_tokens` is not read:
+    # https://github.com/ollama/ollama/blob/main/openai/openai.go
+    Profile(
+        name="ollama",
+        evidence="documented",
+        # https://github.com/ollama/ollama/blob/main/openai/openai.go: it reaches the template.
+        replay_reasoning="calls",
+        # https://github.com/ollama/ollama/blob/main/openai/openai.go
+        reasoning_field="reasoning",
+        # https://github.com/ollama/ollama/blob/main/docs/api/openai-compatibility.mdx: not supported.
+        tool_choice="none",
+        # https://github.com/ollama/ollama/blob/main/docs/api/openai-compatibility.mdx
+        usage_in_stream=True,
+    ),
+    Profile(
+        name="vllm",
+        evidence="documented",
+        # https://github.com/vllm-project/vllm/blob/main/docs/features/interleaved_thinking.md
+        replay_reasoning="calls",
+        # https://github.com/vllm-project/vllm/blob/main/docs/features/interleaved_thinking.md
+        reasoning_field="reasoning",
+        # mistralai/mistral-vibe#578
+        needs_assistant_after_tool=True,
+        # vllm-project/vllm#6862
+        merge_users=True,
+        # https://github.com/vllm-project/vllm/blob/main/docs/features/tool_calling.md
+        tool_choice="named",
+        # vllm-project/vllm#36379
+        usage_in_stream=True,
+        # vllm-project/vllm#48975
+        lenient_arguments=True,
+    ),
+    # A named tool (lmstudio-ai/lmstudio-bug-tracker#670) and null content
+    # (lmstudio-ai/lmstudio-bug-tracker#261) are refused, as the defaults have it.
+    Profile(
+        name="lm-studio",
+        evidence="documented",
+        # mcowger/generic-copilot#43: such templates count neither calls nor results.
+        needs_assistant_after_tool=True,
+        # mcowger/generic-copilot#43
+        merge_users=True,
+        # zed-industries/zed#57861
+        usage_in_stream=True,
+    ),
+    # A named tool is taken for `auto` (ggml-org/llama.cpp#26535). Reasoning beside text is refused by
+    # the template of gpt-oss (ggml-org/llama.cpp#17040), so it is not sent back.
+    Profile(
+        name="llama.cpp",
+        evidence="documented",
+        # ggml-org/llama.cpp#19851: such templates count neither calls nor results.
+        needs_assistant_after_tool=True,
+        # ggml-org/llama.cpp#19851
+        merge_users=True,
+        # ggml-org/llama.cpp#16048
+        usage_in_stream=True,
+        # ggml-org/llama.cpp#26359: templates of Mistral refuse the server's own ids.
+        id_codec="alnum9",
+    ),
+    # Its request has `max_tokens` and no `stream_options`, as the defaults have it:
+    # https://github.com/togethercomputer/together-py/blob/main/src/together/types/chat/completion_create_params.py
+    Profile(name="together", evidence="documented"),
+    # A message without content is refused, empty text is taken (langchain-ai/langchain#34140).
+    Profile(
+        name="xai",
+        evidence="documented",
+        # BerriAI/litellm#17136
+        usage_in_stream=True,
+    ),
+    Profile(
+        name="cerebras",
+        evidence="documented",
+        # https://tessl.io/registry/tessl/pypi-cerebras-cloud-sdk/1.50.0/files/docs/chat-completions.md
+        usage_in_stream=True,
+        # https://cerebras-inference.mintlify.app/api-reference/chat-completions
+        max_tokens_field="max_completion_tokens",
+    ),
+    # Unknown fields are refused (liliMozi/openhanako#394).
+    Profile(
+        name="gemini-compatible",
+        evidence="documented",
+        # pontus-espe/agent-sdk-go#23
+        schema_dialect="openapi",
+    ),
+)
 
-HOSTS: dict[str, str] = {"api.openai.com": "openai"}
-"""The profile of a host and of all hosts below it."""
+PROFILES: dict[str, Profile] = {profile.name: profile for profile in _ALL}
+"""The built-in profiles by name."""
+
+HOSTS: dict[str, str] = {
+    "api.openai.com": "openai",
+    "openai.azure.com": "azure",
+    "openrouter.ai": "openrouter",
+    "api.groq.com": "groq",
+    "api.deepseek.com": "deepseek",
+    "api.mistral.ai": "mistral",
+    "ollama.com": "ollama",
+    "api.together.ai": "together",
+    "api.together.xyz": "together",
+    "api.x.ai": "xai",
+    "api.cerebras.ai": "cerebras",
+    "generativelanguage.googleapis.com": "gemini-compatible",
+}
+"""The profile of a host and of all hosts below it.
+
+Servers on one's own machine are chosen by name: a port is no evidence of what listens on it.
+"""
