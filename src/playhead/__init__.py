@@ -110,6 +110,13 @@ if TYPE_CHECKING:
     from playhead.llm.base import AgentLLM as AgentLLM
     from playhead.loop import AgentLoop as AgentLoop
     from playhead.options import LoopOptions as LoopOptions
+    from playhead.session.orchestrator import Orchestrator as Orchestrator
+    from playhead.session.runs import RunHandle as RunHandle
+    from playhead.session.sessions import Sessions as Sessions
+    from playhead.session.stores import AgentStore as AgentStore
+    from playhead.session.stores import ChatStore as ChatStore
+    from playhead.storage.base import TurnStore as TurnStore
+    from playhead.storage.memory import MemoryTurnStore as MemoryTurnStore
     from playhead.tools.define import Tool as Tool
     from playhead.tools.define import tool as tool
     from playhead.tools.registry import DefinitionRegistry as DefinitionRegistry
@@ -200,6 +207,12 @@ _HOMES = {
     "llm.base": "AgentLLM",
     "loop": "AgentLoop",
     "options": "LoopOptions",
+    "session.orchestrator": "Orchestrator",
+    "session.runs": "RunHandle",
+    "session.sessions": "Sessions",
+    "session.stores": "AgentStore ChatStore",
+    "storage.base": "TurnStore",
+    "storage.memory": "MemoryTurnStore",
     "tools.define": "Tool tool",
     "tools.registry": "DefinitionRegistry ToolRegistry",
     "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart ChatMessage"
