@@ -15,6 +15,7 @@ _WORDS_PER_SECOND = 8.0
 # The detector is late for a soft onset and early for a fading end.
 _SLACK = 0.1
 _SHORTEST_WORD = 0.15
+_CLOSING = tuple(".,;:!?\u2026\u3002\uff0c\u3001\uff01\uff1f")
 
 Span: TypeAlias = tuple[float, float]
 
@@ -50,7 +51,8 @@ def _placed(segment: Segment, start: float, spans: Sequence[Span]) -> Segment | 
     at = 0.0
     for word in segment.words or ():
         # One after another, and none in a pause, whatever the model's alignment says.
-        low, high = _held(max(word.start + start, at), max(word.end + start, at), spans)
+        times = max(word.start + start, at), max(word.end + start, at)
+        low, high = _held(times, spans, closes=word.text.rstrip().endswith(_CLOSING))
         low, at = max(low, at), max(high, at)
         words.append(Word(round(low, 3), round(at, 3), word.text, word.prob))
     if words:
@@ -61,15 +63,17 @@ def _placed(segment: Segment, start: float, spans: Sequence[Span]) -> Segment | 
     return replace(segment, start=round(begin, 3), end=round(end, 3), words=words or None)
 
 
-def _held(begin: float, end: float, spans: Sequence[Span]) -> Span:
+def _held(times: Span, spans: Sequence[Span], *, closes: bool) -> Span:
     """Return the part of a word's time that lies in the span it belongs to.
 
     That is the span it overlaps most. The first word after a pause is often aligned from the end of
-    the word before it: what begins too late in a span to be said there belongs to the next.
+    the word before it: what begins too late in a span to be said there belongs to the next, unless
+    its punctuation `closes` a phrase.
     """
+    begin, end = times
     index = max(range(len(spans)), key=lambda i: min(end, spans[i][1]) - max(begin, spans[i][0]))
     late = spans[index][1] - begin < _SHORTEST_WORD and end > spans[index][1] + 2 * _SHORTEST_WORD
-    if late and index + 1 < len(spans):
+    if late and not closes and index + 1 < len(spans):
         index += 1
     low, high = spans[index][0] - _SLACK, spans[index][1] + _SLACK
     begin = min(max(begin, low, 0.0), high)

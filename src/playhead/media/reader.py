@@ -197,6 +197,12 @@ class AudioReader:
             self.warnings.append(warning)
 
 
+def check_sound(path: Path) -> None:
+    """Raise the `MediaError` that `blocks` would raise for a file without a sound to read, at once."""
+    with MediaFile(path) as container:
+        _sound_track(container, path.name)
+
+
 def _sound_track(container: "InputContainer", name: str) -> "AudioStream":
     tracks = container.streams.audio
     if not tracks:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from playhead.errors import MediaError
 from playhead.media.filters import settle
 from playhead.media.reader import AudioReader
@@ -61,7 +63,7 @@ def transcribe_media(
         if is_cancelled and is_cancelled():
             raise MediaError(f"The transcription of {path.name!r} was cancelled.", code="cancelled")
         if window is not None:
-            found = _recognised(engine, window, hearing, prompt)
+            found = _recognised(engine, window, hearing.language(segments), prompt)
             segments += found
             if on_window:
                 on_window(window.end, found)
@@ -73,7 +75,7 @@ def transcribe_media(
         warnings.append("no_speech")
     return Transcript(
         duration=round(reader.reached, 3),
-        language=hearing.verdict(),
+        language=main_language(segments),
         engine=engine.info.id,
         model=engine.info.model,
         segments=segments,
@@ -81,44 +83,47 @@ def transcribe_media(
     )
 
 
+def language_code(language: str | None) -> str | None:
+    """Return `en` for `en`, `EN`, ` en-US `; None for nothing."""
+    return re.split(r"[-_]", (language or "").strip().lower())[0] or None
+
+
+def main_language(segments: Sequence[Segment]) -> str | None:
+    """Return the language of most of the speech; None when nothing was said."""
+    seconds: dict[str, float] = {}
+    for segment in segments:
+        if segment.language:
+            # a tenth more: a word of no length counts too
+            seconds[segment.language] = seconds.get(segment.language, 0.1) + segment.end - segment.start
+    return max(seconds, key=seconds.__getitem__, default=None)
+
+
 class _Hearing:
     """Settles on one language: a window heard wrongly must not turn into another alphabet."""
 
     def __init__(self, asked: str | None) -> None:
         self._asked = asked
-        self._seconds: dict[str, float] = {}
+        self._settled: str | None = None
 
-    def language(self) -> str | None:
-        """The language to ask the engine for; None while it should still listen."""
-        if self._asked is None and sum(self._seconds.values()) >= _LISTEN:
-            return self.verdict()
-        return self._asked
-
-    def heard(self, segments: Sequence[Segment]) -> None:
-        for segment in segments:
-            if language := self._asked or segment.language:
-                seconds = max(0.1, segment.end - segment.start)
-                self._seconds[language] = self._seconds.get(language, 0.0) + seconds
-
-    def verdict(self) -> str | None:
-        """The language of most of the speech so far; None when nothing was said."""
-        return max(self._seconds, key=self._seconds.__getitem__, default=None)
+    def language(self, segments: Sequence[Segment]) -> str | None:
+        """The language to ask the engine for, after these segments; None while it should listen."""
+        if self._asked or self._settled:
+            return self._asked or self._settled
+        if sum(segment.end - segment.start for segment in segments) >= _LISTEN:
+            self._settled = main_language(segments)
+        return self._settled
 
 
-def _recognised(engine: Engine, window: Window, hearing: _Hearing, prompt: str | None) -> list[Segment]:
-    raw = engine.transcribe(window.samples, language=hearing.language(), prompt=prompt)
+def _recognised(engine: Engine, window: Window, language: str | None, prompt: str | None) -> list[Segment]:
+    raw = engine.transcribe(window.samples, language=language, prompt=prompt)
     found = settle(raw, window.start, window.spans)
-    hearing.heard(found)
-    return found
+    return [s if s.language or not language else replace(s, language=language) for s in found]
 
 
 def _known_language(language: str | None, engine: Engine) -> str | None:
-    """Return `en` for `en`, `EN` or `en-US`, if the engine knows it."""
-    if language is None or not language.strip():
-        return None
-    code = re.split(r"[-_]", language.strip().lower())[0]
+    code = language_code(language)
     known = engine.info.languages
-    if known is not None and code not in known:
+    if code is not None and known is not None and code not in known:
         if _english_only(engine):
             hint = "knows English only; use a model for many languages, such as base"
         else:
