@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from playhead.errors import ConfigError
 from playhead.llm.base import AgentLLM
@@ -26,7 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         home: `PLAYHEAD_HOME`, the folder of media, models and cache; by default the user's data folder.
         speech_model: `PLAYHEAD_SPEECH_MODEL`, a path, a size such as `base` or `small`, or nothing.
         speech_base_url, speech_api_key: `PLAYHEAD_SPEECH_BASE_URL`, `PLAYHEAD_SPEECH_API_KEY`, an
-            OpenAI-compatible transcription endpoint used in place of the local engine.
+            OpenAI-compatible transcription endpoint used in place of the local engine; `speech_model`
+            is then a model of that endpoint.
         hf_endpoint: `HF_ENDPOINT`, the mirror that `playhead speech prepare` downloads from.
     """
 
@@ -131,6 +133,27 @@ def create_library(settings: Settings, *, max_bytes: int | None = None) -> "Medi
     from playhead.media.library import MAX_BYTES, MediaLibrary
 
     return MediaLibrary(settings.media_folder, max_bytes=max_bytes or MAX_BYTES)
+
+
+def create_speech(settings: Settings) -> "SpeechService":
+    """Return what transcribes: the endpoint of `PLAYHEAD_SPEECH_BASE_URL`, or a model of this machine.
+
+    Nothing is started or loaded. Raises `ConfigError` for a base URL that is none.
+    """
+    from playhead.http import checked_base
+    from playhead.media.service import HttpSpeech, SpeechService, SpeechSettings
+
+    speech = SpeechSettings(
+        models=settings.models_folder, cache=settings.cache_folder, model=settings.speech_model
+    )
+    if settings.hf_endpoint:
+        speech = replace(speech, hub=settings.hf_endpoint)
+    if settings.speech_base_url:
+        http = HttpSpeech(checked_base(settings.speech_base_url), settings.speech_api_key)
+        if settings.speech_model:
+            http = replace(http, model=settings.speech_model)
+        speech = replace(speech, http=http, model=None)
+    return SpeechService(speech)
 
 
 def create_registry(

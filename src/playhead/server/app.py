@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,12 +14,13 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from playhead import __version__
-from playhead.config import Settings, load_settings
+from playhead.config import Settings, create_library, create_registry, create_speech, load_settings
 from playhead.errors import ConfigError, PlayheadError
 from playhead.events import Event, LLMDelta
 from playhead.llm.base import AgentLLM
 from playhead.loop import AgentLoop
 from playhead.media.library import MediaLibrary
+from playhead.media.service import SpeechService
 from playhead.prompt import build_system_prompt
 from playhead.server import chat, media, runs
 from playhead.server.errors import ApiError, handle
@@ -40,7 +40,6 @@ from playhead.server.wire import (
     dump,
 )
 from playhead.session.sessions import Sessions
-from playhead.tools.builtin import default_registry
 from playhead.tools.registry import ToolRegistry
 
 STATIC = Path(__file__).parent / "static"
@@ -64,7 +63,7 @@ def create_app(
     llm: AgentLLM | None = None,
     registry: ToolRegistry | None = None,
     library: MediaLibrary | None = None,
-    speech: Any = None,
+    speech: SpeechService | None = None,
     sessions: Sessions | None = None,
     settings: Settings | None = None,
     options: ServerOptions | None = None,
@@ -77,7 +76,7 @@ def create_app(
         registry: the tools. None: `transcribe_video` over the library, and `echo_context` beside it
             for the mock model.
         library: the media files. None: the folder of the settings.
-        speech: what transcribes. None: the engine of the settings.
+        speech: what transcribes. None: the engine of the settings. It is closed when the app stops.
         sessions: threads and runs. None: in memory, over the model and the tools above. It is closed
             when the app stops.
         settings: None: those of the environment.
@@ -88,10 +87,10 @@ def create_app(
     """
     options = options or ServerOptions()
     held = settings or load_settings()
-    library = library or MediaLibrary(held.media_folder, max_bytes=options.max_upload)
+    library = library or create_library(held, max_bytes=options.max_upload)
+    speech = speech or create_speech(held)
+    registry = registry or create_registry(held, library, speech, llm=llm)
     model = ConfiguredModel(llm, settings)
-    provider = held.llm_provider if llm is None else getattr(llm, "provider", None)
-    registry = registry or default_registry(library, speech, mock=provider == "mock")
     loop = AgentLoop(model, tools=registry, system=build_system_prompt, options=options.loop)
     parts = Parts(
         model=model,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -12,6 +12,7 @@ from playhead.errors import ConfigError, LLMError
 from playhead.events import EmitDelta
 from playhead.llm.base import AgentLLM
 from playhead.media.library import MediaLibrary
+from playhead.media.service import SpeechService
 from playhead.options import LoopOptions
 from playhead.server.errors import ApiError
 from playhead.session.sessions import Sessions
@@ -42,10 +43,6 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float = 15.0
     hosts: Sequence[str] | None = None
     origins: Sequence[str] = ()
-
-
-class SpeechService(Protocol):
-    async def aclose(self) -> None: ...
 
 
 class NotConfiguredError(LLMError):
@@ -135,7 +132,7 @@ class Parts:
         self.stopping = True
         for task in tuple(self._calls):
             task.cancel()
-        await self.sessions.aclose()
+        await asyncio.gather(self.sessions.aclose(), self.speech.aclose())
 
 
 def parts_of(request: Request) -> Parts:

@@ -1,0 +1,69 @@
+"""`playhead serve`: the page and the HTTP API until Ctrl-C."""
+
+import asyncio
+import sys
+from contextlib import suppress
+
+from starlette.applications import Starlette
+
+from playhead.cli import DONE
+from playhead.cli.bridge import Bridge
+from playhead.config import Settings, connect_with
+from playhead.errors import ConfigError
+from playhead.server import create_app
+from playhead.server.listen import Server, address_of, listen
+
+
+def serve(settings: Settings, host: str, port: int) -> int:
+    """Serve until SIGINT or SIGTERM. Returns the exit code."""
+    serving = Serving(create_app(settings=settings), host, port)
+    try:
+        connect_with(settings)
+    except ConfigError as error:
+        sys.stderr.write(f"Chats will not work yet. {error}\n")
+    with Bridge() as bridge, suppress(KeyboardInterrupt):
+        try:
+            url = bridge.run(serving.start())
+            sys.stdout.write(f"Serving {url}\n")
+            sys.stdout.flush()
+            sys.stderr.write("Ctrl-C ends it.\n")
+            bridge.run(serving.wait())
+        finally:
+            bridge.run(serving.stop())
+    return DONE
+
+
+class Serving:
+    """An app that is served while something else goes on.
+
+    The address is taken at once: raises `ConfigError` if it is not a loopback one, or is taken.
+    """
+
+    def __init__(self, app: Starlette, host: str, port: int) -> None:
+        self._socket = listen(host, port)
+        self.url = address_of(self._socket)
+        self._ready = asyncio.Event()
+        self._server = Server(app, self._ready.set)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> str:
+        """Return the address once connections are taken."""
+        self._task = asyncio.create_task(self._server.serve([self._socket]))
+        ready = asyncio.create_task(self._ready.wait())
+        await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await self._task
+        return self.url
+
+    async def wait(self) -> None:
+        """Return when the server has ended by itself."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """End it: open streams get their last event. It takes less than five seconds."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+        self._socket.close()
