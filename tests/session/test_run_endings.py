@@ -17,7 +17,7 @@ from playhead.types import (
     LLMResult,
     ToolCall,
 )
-from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
+from tests.session.models import CALLS, GateLLM, StrictLLM, YieldingStore, loop_of
 from tests.session.readers import all_of, terminals
 
 pytestmark = pytest.mark.anyio
@@ -228,3 +228,25 @@ async def test_the_end_of_the_event_loop_ends_what_waits_too() -> None:
         assert isinstance(events[-1], RunEnd)
         assert events[-1].result.finish_reason == "cancelled"
     assert len(llm.seen) == 1
+
+
+@pytest.mark.parametrize("how", ["cancel", "shutdown"])
+async def test_a_run_stopped_at_any_moment_ends_once_and_leaves_a_usable_thread(how: str) -> None:
+    """S17: after each number of rounds of the event loop; what was said stays, and the next run works."""
+    stopped = 0
+    for after in range(500):
+        store = YieldingStore()
+        sessions = Sessions(loop_of(StrictLLM(*CALLS, reply="so")), store)
+        run = await sessions.start("t", "first")
+        for _ in range(after):
+            await asyncio.sleep(0)
+        over = sessions.active_run("t") is None
+        await (sessions.cancel(run.run_id) if how == "cancel" else sessions.aclose())
+        events = await all_of(sessions, run.run_id)
+        assert terminals(events) == [events[-1].type]
+        async with Sessions(loop_of(StrictLLM(*CALLS, reply="well")), store) as later:
+            assert (await later.run("t", "second")).text == "well"
+        if over:
+            break
+        stopped += 1
+    assert stopped > 20, "a run has many more awaits than that"

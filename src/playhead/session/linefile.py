@@ -59,6 +59,8 @@ class LineFile:
             elif stale:
                 with contextlib.suppress(OSError):  # the next start drops them as well
                     self._replace(kept)
+            if not (lines or last):
+                self._flush_folder()
 
     def append(self, line: bytes) -> None:
         """Write one line at the end. When it fails, the file is what it was."""
@@ -109,9 +111,20 @@ class LineFile:
             finally:
                 os.close(fd)
             new.replace(self._path)
+            self._flush_folder()
         except OSError:
             new.unlink(missing_ok=True)
             raise
+
+    def _flush_folder(self) -> None:
+        """A new file is safe only once its name is: https://man7.org/linux/man-pages/man2/fsync.2.html"""
+        if not self._fsync or os.name == "nt":
+            return
+        fd = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:

@@ -35,6 +35,7 @@ Said: TypeAlias = str | Sequence[ContentPart] | UserMessage
 """What a person says: a text, parts, or a whole message with an id of its own."""
 
 _Growing: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+_GROWING = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 
 class RunHandle(msgspec.Struct, frozen=True, rename="camel"):
@@ -97,7 +98,7 @@ class RunLog:
         if self.result is not None:
             return
         entries = self._entries
-        if isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta):
+        if isinstance(event, _GROWING):
             last = entries[-1] if entries else None
             if isinstance(last, _Stretch) and last.key == _key(event):
                 last.add(event.text)
