@@ -23,15 +23,43 @@ class _Part(msgspec.Struct, frozen=True):
     segments: Sequence[Segment]
 
 
+class CacheKey(msgspec.Struct, frozen=True):
+    """What a transcript is of, and how it was made: `model` tells a model from every other."""
+
+    sha256: str
+    engine: str
+    model: str
+    language: str | None
+
+    @property
+    def place(self) -> Path:
+        how = [_VERSION, self.engine, self.model, self.language]
+        return Path(self.sha256) / hashlib.sha256(msgspec.json.encode(how)).hexdigest()[:24]
+
+
 class TranscriptCache:
-    """A folder of transcripts. It blocks; what is torn is set aside and counts as not there."""
+    """A folder of transcripts, one folder for each file of media.
+
+    It blocks; what is torn is set aside and counts as not there.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def get(self, key: str) -> Transcript | None:
+    def get(self, key: CacheKey) -> Transcript | None:
         """Return the transcript of a key, or None."""
-        path = self._path(key)
+        return self._read(self._path(key))
+
+    def newest(self, sha256: str) -> Transcript | None:
+        """Return the transcript of a file that was made last, in whatever way, or None."""
+        try:
+            found = {path: path.stat().st_mtime_ns for path in (self._folder / sha256).glob("[!.]*.json")}
+        except OSError:
+            return None
+        newest_first = sorted(found, key=found.__getitem__, reverse=True)
+        return next((known for path in newest_first if (known := self._read(path))), None)
+
+    def _read(self, path: Path) -> Transcript | None:
         try:
             return msgspec.json.decode(path.read_bytes(), type=Transcript)
         except FileNotFoundError:
@@ -40,22 +68,22 @@ class TranscriptCache:
             set_aside(path)
             return None
 
-    def put(self, key: str, transcript: Transcript) -> None:
+    def put(self, key: CacheKey, transcript: Transcript) -> None:
         """Keep a transcript; its journal is over. A disk that cannot take it is no fault of the caller's."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._path(key).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path(key), msgspec.json.encode(transcript))
             self._journal(key).unlink(missing_ok=True)
         except OSError:
             pass
 
-    def append(self, key: str, until: float, segments: Sequence[Segment]) -> None:
+    def append(self, key: CacheKey, until: float, segments: Sequence[Segment]) -> None:
         """Note what was said up to `until` seconds, for a transcription that may not reach its end."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._journal(key).parent.mkdir(parents=True, exist_ok=True)
         with self._journal(key).open("ab") as journal:
             journal.write(msgspec.json.encode(_Part(until, segments)) + b"\n")
 
-    def begun(self, key: str) -> tuple[float, list[Segment]]:
+    def begun(self, key: CacheKey) -> tuple[float, list[Segment]]:
         """Return how far an unfinished transcription came, and what was said until there."""
         until = 0.0
         segments: list[Segment] = []
@@ -73,17 +101,11 @@ class TranscriptCache:
                 segments += part.segments
         return until, segments
 
-    def _path(self, key: str) -> Path:
-        return self._folder / f"{key}.json"
+    def _path(self, key: CacheKey) -> Path:
+        return self._folder / key.place.with_suffix(".json")
 
-    def _journal(self, key: str) -> Path:
-        return self._folder / f"{key}.journal"
-
-
-def cache_key(sha256: str, engine: str, model: str, language: str | None) -> str:
-    """Return the key of a file's transcript; `model` is what tells a model from every other."""
-    parts = [_VERSION, sha256, engine, model, language]
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:40]
+    def _journal(self, key: CacheKey) -> Path:
+        return self._folder / key.place.with_suffix(".journal")
 
 
 def content_hash(path: Path) -> str:

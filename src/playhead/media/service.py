@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from playhead.errors import MediaError
 from playhead.ids import new_id
-from playhead.media.cache import TranscriptCache, cache_key, content_hash
+from playhead.media.cache import CacheKey, TranscriptCache, content_hash
 from playhead.media.catalogue import ALIASES, CATALOGUE, KNOWN
 from playhead.media.container import INSTALL
 from playhead.media.download import HUB, download_model
@@ -92,7 +92,7 @@ class SpeechService:
         self._cache = TranscriptCache(settings.cache)
         self._transcriber = Transcriber(idle=settings.idle)
         self._hashes: dict[tuple[object, ...], str] = {}
-        self._busy: dict[str, asyncio.Lock] = {}
+        self._busy: dict[tuple[CacheKey, int], asyncio.Lock] = {}
 
     async def transcribe(
         self,
@@ -118,8 +118,8 @@ class SpeechService:
         """
         sha256 = await asyncio.to_thread(self._hash, path)
         spec, identity = await asyncio.to_thread(self._engine, model_id)
-        key = cache_key(sha256, spec.id, identity, language_code(language))
-        lock = self._busy.setdefault(f"{key} {id(asyncio.get_running_loop())}", asyncio.Lock())
+        key = CacheKey(sha256, spec.id, identity, language_code(language))
+        lock = self._busy.setdefault((key, id(asyncio.get_running_loop())), asyncio.Lock())
         try:
             async with lock:
                 known = await asyncio.to_thread(self._cache.get, key)
@@ -133,6 +133,14 @@ class SpeechService:
         if on_progress:
             on_progress(1.0, "transcribed")
         return known
+
+    async def known(self, path: Path) -> Transcript | None:
+        """Return the transcript of a file that was made last, or None; nothing is started.
+
+        Raises `MediaError`: `not_found`, `unreadable`.
+        """
+        sha256 = await asyncio.to_thread(self._hash, path)
+        return await asyncio.to_thread(self._cache.newest, sha256)
 
     def status(self) -> SpeechStatus:
         """Say what would be used, or what is missing. Cheap: no weights are read, no network is reached."""
@@ -186,7 +194,7 @@ class SpeechService:
         """Stop the worker process. What is being transcribed fails with `cancelled`."""
         await self._transcriber.aclose()
 
-    async def _made(self, job: Job, key: str, on_progress: OnProgress | None) -> Transcript:
+    async def _made(self, job: Job, key: CacheKey, on_progress: OnProgress | None) -> Transcript:
         """Run a job from where an earlier one stopped, and put both halves together."""
         until, before = await asyncio.to_thread(self._cache.begun, key)
 
