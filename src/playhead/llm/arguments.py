@@ -25,7 +25,7 @@ def read_arguments(raw: Any, lenient: bool = False) -> tuple[JsonObject, str | N
     `lenient`, text that follows a complete object is cut off, and said in the log.
     """
     value = raw
-    for _ in range(3):
+    for _ in range(4):
         if value is None or value == "null":
             return {}, None
         if isinstance(value, dict):

@@ -4,12 +4,16 @@ Servers disagree on how they cut a call: without an index, with a wrong one, wit
 missing, blank or repeated, with the name in halves. The rules here read them all.
 """
 
+import re
 from collections.abc import Mapping
 
 from playhead.events import Attempt, EmitDelta, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from playhead.ids import new_id
 from playhead.llm.arguments import make_call
 from playhead.types import AssistantMessage, JsonObject, StopReason, ToolCall
+
+# Half of a surrogate pair: only the lenient decoder lets one through.
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class _OpenCall:
@@ -58,7 +62,7 @@ class Assembly:
 
     def text(self, text: str) -> None:
         """Take more of the answer. Half a surrogate pair is held until the other half is there."""
-        if self._half or "\ud800" <= text[-1:] <= "\udbff":
+        if self._half or not (text.isascii() or _HALF.search(text) is None):
             text, self._half = _whole_pairs(self._half + text)
             if not text:
                 return

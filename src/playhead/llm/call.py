@@ -85,11 +85,16 @@ async def _read_stream(reader: StreamReader, response: http.Response) -> LLMResu
         )
     parser = EventParser()
     take = reader.take
+    name, data, read = "", b"", 0
     try:
         async for piece in response.chunks():
             for name, data in parser.feed(piece):
                 take(name, data)
+            read += len(piece)
         tail = parser.finish()
+    except ProtocolError as error:
+        error.add_note(f"In the stream, soon after byte {read}: {data[:200]!r}")
+        raise
     except (LLMConnectionError, LLMTimeoutError):
         # What was said is kept, and said to be cut; with nothing said, the call failed.
         if reader.empty:

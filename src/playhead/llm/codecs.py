@@ -34,7 +34,17 @@ def safe64(id: str) -> str:
     return id if id and len(id) <= 64 and not _UNSAFE.search(id) else _shortened(id, 64)
 
 
-ID_CODECS: Mapping[str, Callable[[str], str]] = {"any": any_id, "alnum9": alnum9, "safe64": safe64}
+def short40(id: str) -> str:
+    """Up to 40 characters, as OpenAI wants them (vercel/ai#5171)."""
+    return id if len(id) <= 40 else _shortened(id, 40)
+
+
+ID_CODECS: Mapping[str, Callable[[str], str]] = {
+    "any": any_id,
+    "alnum9": alnum9,
+    "safe64": safe64,
+    "short40": short40,
+}
 
 
 def wire_name(name: str, limit: int = 64) -> str:

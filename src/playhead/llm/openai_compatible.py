@@ -133,18 +133,18 @@ class OpenAICompatible:
 
     def _tool_fields(self, request: LLMRequest) -> JsonObject:
         tools, choice, form = request.tools, request.tool_choice, self.profile.tool_choice
+        named = choice is not None and choice not in ("auto", "none", "required")
+        if named and form != "named":
+            # The server cannot be told which one: offer that one alone, and require it if it can.
+            tools, choice = [tool for tool in tools if tool.name == choice], "required"
         if not tools or (choice == "none" and form == "none"):
             return {}
-        if choice is None or form == "none":
-            return {"tools": convert_tools(tools, self.profile)}
-        if choice in ("auto", "none", "required"):
-            return {"tools": convert_tools(tools, self.profile), "tool_choice": choice}
-        if form == "named":
-            named = {"type": "function", "function": {"name": wire_name(choice, self.profile.max_tool_name)}}
-            return {"tools": convert_tools(tools, self.profile), "tool_choice": named}
-        # The server takes words only: offer that one tool, and require it.
-        only = [tool for tool in tools if tool.name == choice]
-        return {"tools": convert_tools(only, self.profile), "tool_choice": "required"}
+        fields: JsonObject = {"tools": convert_tools(tools, self.profile)}
+        if choice is not None and form != "none":
+            name = {"name": wire_name(choice, self.profile.max_tool_name)}
+            one = named and form == "named"
+            fields["tool_choice"] = {"type": "function", "function": name} if one else choice
+        return fields
 
     def convert_group(self, group: Group, before: Group | None, after: Group | None) -> Sequence[bytes]:
         """Return the wire bytes of messages that stand together, one piece each."""
@@ -238,7 +238,22 @@ class OpenAICompatible:
         except (msgspec.DecodeError, UnicodeError):
             raw = None
         error = raw.get("error", raw) if isinstance(raw, dict) else None
-        return error_of(status, error if isinstance(error, dict | str) else None, retry_after)
+        mapped = error_of(status, error if isinstance(error, dict | str) else None, retry_after)
+        if mapped.code == "bad_request":
+            mapped.repair = self._repair(str(error))
+        return mapped
+
+    def _repair(self, said: str) -> JsonObject | None:
+        """Return the change of the profile for a field that the server says it does not take."""
+        profile = self.profile
+        if "stream_options" in said and profile.usage_in_stream:
+            return {"usage_in_stream": False}
+        if profile.max_tokens_field in said:
+            both = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+            return {"max_tokens_field": both[profile.max_tokens_field]}
+        if "tool_choice" in said and profile.tool_choice != "none":
+            return {"tool_choice": "none"}
+        return None
 
 
 def convert_tools(tools: Sequence[ToolSchema], profile: Profile) -> list[JsonObject]:

@@ -158,12 +158,12 @@ class OpenAIReader:
             return
         reasoning, text, orphan = think.feed(text)
         if orphan:
-            said = self._assembly.said
-            if "`" in said or "<think>" in said:  # a text about tags
+            before = self._assembly.said + reasoning
+            if "`" in before or "<think>" in before:  # a text about tags
                 self._assembly.text(f"{reasoning}</think>{text}")
                 return
             self._assembly.void("a closing think tag")
-            reasoning = said + reasoning
+            reasoning = before
         if reasoning:
             self._assembly.reasoning(reasoning)
         if text:
@@ -268,14 +268,11 @@ def error_in(error: JsonObject | str) -> LLMError:
 
 
 def error_of(status: int, error: JsonObject | str | None, retry_after: float | None) -> LLMError:
-    """Return the error of a refusal, with a repair where the provider names a field it does not take."""
+    """Return the error of a refusal."""
     said = error if isinstance(error, str) else str((error or {}).get("message") or "")
     code = "" if not isinstance(error, dict) else f"{error.get('code')} {error.get('type')}"
     text = f"{code} {said}".lower()
-    mapped = error_for(KEY, status, _kind(text), retry_after, said)
-    if mapped.code == "bad_request":
-        mapped.repair = next((change for field, change in _REPAIRS if field in text), None)
-    return mapped
+    return error_for(KEY, status, _kind(text), retry_after, said)
 
 
 def _kind(text: str) -> str:
@@ -286,12 +283,3 @@ def _kind(text: str) -> str:
     if "content_filter" in text or "content_policy" in text:
         return "filter"
     return ""
-
-
-# A change of the profile for a field that a server says it does not take.
-_REPAIRS: tuple[tuple[str, JsonObject], ...] = (
-    ("stream_options", {"usage_in_stream": False}),
-    ("max_completion_tokens", {"max_tokens_field": "max_tokens"}),
-    ("max_tokens", {"max_tokens_field": "max_completion_tokens"}),
-    ("tool_choice", {"tool_choice": "none"}),
-)

@@ -35,7 +35,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
             without streaming.
         usage_in_stream: `stream_options.include_usage` is taken.
         max_tokens_field: the field of the output limit.
-        id_codec: call ids as they are, as 9 letters and digits, or as up to 64 of `[A-Za-z0-9_-]`.
+        id_codec: call ids as they are, as 9 letters and digits, as up to 64 of `[A-Za-z0-9_-]`, or
+            cut to 40 characters.
         max_tool_name: characters of a tool's name, at least 16.
         schema_dialect: JSON Schema, or the OpenAPI subset of Gemini.
         needs_tools_with_tool_history: a request may hold calls and results only if it offers tools.
@@ -55,7 +56,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     stream_tools: bool = True
     usage_in_stream: bool = False
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    id_codec: Literal["any", "alnum9", "safe64"] = "any"
+    id_codec: Literal["any", "alnum9", "safe64", "short40"] = "any"
     max_tool_name: Annotated[int, msgspec.Meta(ge=16)] = 64
     schema_dialect: Literal["json_schema", "openapi"] = "json_schema"
     needs_tools_with_tool_history: bool = False

@@ -19,7 +19,7 @@ _ALL: tuple[Profile, ...] = (
         # `max_tokens` is deprecated, and reasoning models refuse it.
         max_tokens_field="max_completion_tokens",
         # vercel/ai#5171: an id of more than 40 characters, made elsewhere, is refused.
-        id_codec="alnum9",
+        id_codec="short40",
     ),
     Profile(
         name="azure",
@@ -31,7 +31,7 @@ _ALL: tuple[Profile, ...] = (
         # BerriAI/litellm#6376, anomalyco/opencode#37964: newer models refuse `max_tokens`.
         max_tokens_field="max_completion_tokens",
         # BerriAI/litellm#11392: an id of more than 40 characters, made elsewhere, is refused.
-        id_codec="alnum9",
+        id_codec="short40",
     ),
     # Usage comes in every stream, and the option for it has no effect:
     # https://openrouter.ai/docs/cookbook/administration/usage-accounting
