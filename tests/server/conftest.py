@@ -1,7 +1,6 @@
 """A server without any configuration."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -9,8 +8,8 @@ import pytest
 from tests.server.support import served, settings
 
 
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    """A server with an empty library and no model."""
-    async with served(settings=settings(tmp_path)) as client:
+@pytest.fixture(scope="module")
+async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[aiohttp.ClientSession]:
+    """A server with an empty library and no model. Its tests change nothing in it."""
+    async with served(settings=settings(tmp_path_factory.mktemp("home"))) as client:
         yield client

@@ -36,7 +36,7 @@ async def chat(request: Request) -> Response:
     task = _call(parts, model, _llm_request(parts, body))
     if not await until_gone(request, task):
         return Response(status_code=499)
-    return Response(dump(_reply(_outcome(parts, task))), media_type="application/json")
+    return Response(dump(_reply(parts.outcome(task))), media_type="application/json")
 
 
 def _llm_request(parts: Parts, body: ChatBody) -> LLMRequest:
@@ -63,12 +63,6 @@ def _call(
     return parts.begin(call())
 
 
-def _outcome(parts: Parts, task: asyncio.Task[LLMResult]) -> LLMResult:
-    if task.cancelled():
-        raise parts.stopped()
-    return task.result()
-
-
 async def _frames(parts: Parts, model: AgentLLM, request: LLMRequest) -> AsyncGenerator[bytes, None]:
     """Deltas as they come, then exactly one `message` or `error`."""
     queue = EventQueue()
@@ -81,7 +75,7 @@ async def _frames(parts: Parts, model: AgentLLM, request: LLMRequest) -> AsyncGe
             if not task.done():
                 await queue.wait()
         try:
-            reply = _reply(_outcome(parts, task))
+            reply = _reply(parts.outcome(task))
         except Exception as error:
             told = api_error(error)
             yield frame(dump(ErrorBody(str(told), told.code)), event="error")

@@ -5,6 +5,7 @@ looks at two headers. `Host`: a foreign name that was rebound to this address is
 `Origin`: a request that changes something must come from a page of ours (403).
 """
 
+import asyncio
 import ipaddress
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -45,6 +46,9 @@ class Guard:
             check_host(scope, self.parts.options.hosts)
             check_origin(scope, self.parts.options.origins)
             await self.app(scope, receive, guarded)
+        except asyncio.CancelledError:
+            if not self.parts.stopping:
+                raise  # else the server gave up waiting, and the open connection says enough
         except Exception as error:  # nothing above us may show or log it unmasked
             response = json_error(api_error(error))
             if not started:

@@ -48,7 +48,7 @@ async def upload_media(request: Request) -> Response:
                 raise ApiError(
                     400, "invalid", "name: Give the file's name: POST /api/media?name=talk.mp4.", path="name"
                 )
-        record = await parts.library.add(name, chunks, max_bytes=limit)
+        record = await parts.carry_out(parts.library.add(name, chunks, max_bytes=limit))
     return Response(dump(item(record)), 201, media_type="application/json")
 
 

@@ -113,6 +113,23 @@ class Parts:
         task.add_done_callback(self._calls.discard)
         return task
 
+    async def carry_out(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do work of a request to its end. Raises `ApiError` if the server's own end cuts it short."""
+        task = self.begin(work)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        return self.outcome(task)
+
+    def outcome(self, task: asyncio.Task[T]) -> T:
+        """The result of work that `begin` started. Raises as `carry_out`."""
+        if task.cancelled():
+            raise self.stopped()
+        return task.result()
+
     def check_model(self) -> None:
         """Raise `ConfigError` if our own sessions have no model to run on; given ones have theirs."""
         if self.own_sessions:

@@ -1,0 +1,38 @@
+"""A server in a process of its own: `python -m tests.server.serving HOME MODEL` prints its address."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from playhead.events import EmitDelta, TextDelta
+from playhead.llm.base import AgentLLM
+from playhead.server import create_app, serve
+from playhead.types import LLMRequest, LLMResult
+from tests.server.support import HeldModel, settings
+
+
+class Stubborn:
+    """A model that does not let itself be stopped."""
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        if emit is not None:
+            emit(TextDelta(text="Never"))
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+
+
+MODELS: dict[str, type[AgentLLM]] = {"held": HeldModel, "stubborn": Stubborn}
+
+
+def main(home: Path, model: str) -> None:
+    logging.basicConfig(level=logging.INFO)
+    app = create_app(llm=MODELS[model](), settings=settings(home))
+    asyncio.run(serve(app, port=0, on_ready=lambda url: print(url, flush=True)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
