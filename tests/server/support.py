@@ -15,9 +15,10 @@ from playhead.events import EmitDelta, TextDelta
 from playhead.server.app import create_app
 from playhead.server.listen import Server, address_of, listen
 from playhead.types import AssistantMessage, LLMRequest, LLMResult
+from tests.support.fake_provider import FakeProvider, reply_json
 
 CANARY = "sk-canary-4f1d9c2b7a"
-SAMPLES = Path(__file__).parent.parent.parent / "src" / "playhead" / "media" / "samples"
+SAMPLE = Path(__file__).parent.parent.parent / "src" / "playhead" / "media" / "samples" / "jfk.mp4"
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 STREAM = {"Accept": "text/event-stream"}
@@ -117,3 +118,11 @@ class HeldModel:
             emit(TextDelta(text=" for it"))
         self.ended.put_nowait("done")
         return LLMResult(AssistantMessage("Wait for it"))
+
+
+SPOKEN = "Ask not what your country can do for you."
+
+
+def speech_endpoint() -> FakeProvider:
+    """A transcription endpoint that hears the same sentence in each window, whatever it is sent."""
+    return FakeProvider(default=reply_json({"text": SPOKEN, "language": "english"}))

@@ -12,11 +12,10 @@ import pytest
 from yarl import URL
 
 from playhead.server import ServerOptions
-from tests.server.support import ask, served, settings
+from tests.server.support import SAMPLE, ask, served, settings
 
 pytestmark = pytest.mark.anyio
 
-SAMPLE = Path(__file__).parent.parent.parent / "src" / "playhead" / "media" / "samples" / "jfk.mp4"
 BYTES = SAMPLE.read_bytes()
 SIZE = len(BYTES)
 

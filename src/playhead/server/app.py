@@ -19,8 +19,10 @@ from playhead.errors import ConfigError, PlayheadError
 from playhead.events import Event, LLMDelta
 from playhead.llm.base import AgentLLM
 from playhead.loop import AgentLoop
+from playhead.media.captions import CONTENT_TYPES
 from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
+from playhead.media.types import Transcript
 from playhead.prompt import build_system_prompt
 from playhead.server import chat, media, runs
 from playhead.server.errors import ApiError, handle
@@ -42,6 +44,7 @@ from playhead.server.wire import (
 from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
 
+CAPTION_TYPES = [kind.partition(";")[0] for kind in CONTENT_TYPES.values()]
 STATIC = Path(__file__).parent / "static"
 
 # No script but our own files, no other host, no frame around us.
@@ -143,6 +146,10 @@ def endpoints() -> Sequence[Endpoint]:
         Endpoint("DELETE", file, media.delete_media, status=204, errors=[404]),
         Endpoint(
             "GET", f"{file}/content", media.media_content, download=shown, query=saved, errors=[404, 416]
+        ),
+        Endpoint("GET", f"{file}/transcript", media.media_transcript, reply=Transcript, errors=[404]),
+        Endpoint(
+            "GET", f"{file}/captions.{{form}}", media.media_captions, download=CAPTION_TYPES, errors=[404]
         ),
         Endpoint("GET", "/healthz", healthz, reply=Health),
         Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),

@@ -3,12 +3,15 @@
 import asyncio
 import re
 from contextlib import aclosing
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from playhead.errors import MediaError
+from playhead.media.captions import CONTENT_TYPES, render
 from playhead.media.library import MediaRecord
+from playhead.media.types import Transcript
 from playhead.server.body import bounded
 from playhead.server.errors import ApiError
 from playhead.server.multipart import file_part
@@ -94,6 +97,41 @@ async def media_content(request: Request) -> Response:
         stat_result=status,
         content_disposition_type="inline" if inline else "attachment",
     )
+
+
+async def media_transcript(request: Request) -> Response:
+    """The transcript of a file that was made last.
+
+    404 as long as nobody asked for one: a run does, with the tool `transcribe_video`.
+    """
+    _, transcript = await _transcript(request)
+    return Response(render(transcript, "json"), media_type="application/json", headers=_SAFE)
+
+
+async def media_captions(request: Request) -> Response:
+    """The transcript as a file: WebVTT, SubRip, text or JSON.
+
+    The name of the download is that of the media file.
+    """
+    form = request.path_params["form"]
+    if form not in CONTENT_TYPES:
+        text = f"There are no captions as {form[:20]!r}: use one of {', '.join(CONTENT_TYPES)}."
+        raise ApiError(404, "not_found", text)
+    record, transcript = await _transcript(request)
+    name = quote(f"{record.name.rpartition('.')[0] or record.name}.{form}", safe="")
+    headers = {**_SAFE, "Content-Disposition": f"inline; filename*=utf-8''{name}"}
+    return Response(render(transcript, form), headers=headers, media_type=CONTENT_TYPES[form])
+
+
+async def _transcript(request: Request) -> tuple[MediaRecord, Transcript]:
+    parts = parts_of(request)
+    media_id = request.path_params["media_id"]
+    path = parts.library.path(media_id)
+    record = parts.library.get(media_id)
+    transcript = await parts.speech.known(path)
+    if record is None or transcript is None:
+        raise MediaError("There is no transcript of this file yet: ask for one in a chat.", code="not_found")
+    return record, transcript
 
 
 def _settle_range(request: Request, size: int) -> None:

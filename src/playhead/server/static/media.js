@@ -69,6 +69,8 @@ function showTranscript(assetId, found) {
     element("a", { href: `api/media/${encodeURIComponent(assetId)}/captions.${format}`, download: "" }, format),
   );
   get("captions").replaceChildren(...links);
+  const track = { kind: "captions", label: "Transcript", src: links[0].href };
+  player.replaceChildren(...(found.length ? [element("track", track)] : []));
 }
 
 function follow() {
