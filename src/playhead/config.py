@@ -45,6 +45,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Settings(llm_provider={self.llm_provider!r}, llm_model={self.llm_model!r}, ...)"
 
+    def with_speech_model(self, model: str) -> "Settings":
+        """These settings with another speech model."""
+        return replace(self, speech_model=model)
+
     @property
     def media_folder(self) -> Path:
         return self.home / "media"

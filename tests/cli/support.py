@@ -12,6 +12,9 @@ import termios
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+
+import jiwer
 
 COMMAND = (sys.executable, "-m", "playhead")
 SAMPLE_TEXT = (
@@ -82,6 +85,7 @@ class Terminal:
     def __init__(self, process: asyncio.subprocess.Process, master: int) -> None:
         self.process = process
         self.screen = ""
+        self.everything = ""
         self._master = master
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -117,7 +121,9 @@ class Terminal:
         except OSError:  # the other end is closed
             self._loop.remove_reader(self._master)
             return
-        self.screen += data.decode(errors="replace")
+        text = data.decode(errors="replace")
+        self.screen += text
+        self.everything += text
         self._changed.set()
 
 
@@ -144,3 +150,23 @@ async def terminal(*args: str, env: Mapping[str, str] | None = None) -> AsyncIte
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         held.close()
+
+
+def word_errors(text: str) -> float:
+    """How many of the sample's words are wrong, as a fraction."""
+
+    def plain(words: str) -> str:
+        return " ".join(re.findall(r"[a-z']+", words.lower()))
+
+    return float(jiwer.wer(plain(SAMPLE_TEXT), plain(text)))
+
+
+def left_behind(home: str) -> list[str]:
+    """The command lines of processes whose PLAYHEAD_HOME is that one: those that a command started."""
+    mark = f"PLAYHEAD_HOME={home}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found

@@ -155,7 +155,10 @@ def transcribe(file: Path, form: str, language: str | None, model: str | None, o
     from playhead.cli.transcribe import transcribe
     from playhead.config import load_settings
 
-    return transcribe(load_settings(model), file, form, language, output)
+    settings = load_settings()
+    if model is not None:
+        settings = settings.with_speech_model(model)
+    return transcribe(settings, file, form, language, output)
 
 
 @_playhead.group(cls=_Group, short_help="The speech model on this machine.")

@@ -13,19 +13,24 @@ import msgspec
 
 from playhead.cli import DONE, FAILED
 from playhead.cli.faults import fault_of
-from playhead.config import Settings, connect_with
+from playhead.config import Settings, connect_with, create_speech
 from playhead.errors import ConfigError, MediaError
 from playhead.http import where
 
 Status = Literal["ok", "note", "problem"]
 
 _EXTRAS = {
-    "server": ("starlette", "uvicorn"),
-    "speech": ("av", "numpy", "faster_whisper", "filelock"),
+    "server": ("starlette", "uvicorn", "python_multipart"),
+    "speech": ("av", "numpy", "onnxruntime", "faster_whisper", "filelock"),
     "pydantic": ("pydantic",),
 }
 # Without these the demo cannot run.
 _NEEDED = ("server", "speech")
+_SPEECH = {
+    "needs_package": "Run: pip install 'playhead[speech]'",
+    "needs_weights": "Run: playhead speech prepare",
+    "needs_key": "Set PLAYHEAD_SPEECH_API_KEY.",
+}
 # A model that has to be joined takes 150 MB, a film more.
 _TOO_LITTLE, _LITTLE = 200 * 10**6, 2 * 10**9
 
@@ -134,30 +139,32 @@ def _llm(settings: Settings) -> Check:
 
 
 def _speech(settings: Settings, deep: bool) -> Check:
+    name = "speech model"
+    try:
+        status = create_speech(settings).status()
+        deeply = f", {_compared(settings)}" if deep and status.state == "ready" else ""
+    except (ConfigError, MediaError) as error:
+        fault = fault_of(error)
+        return Check(name, "problem", fault.what, fault.todo)
+    if status.state != "ready":
+        return Check(name, "problem", status.message, _SPEECH[status.state])
+    return Check(name, "ok", status.message + deeply)
+
+
+def _compared(settings: Settings) -> str:
+    """Compare every file of the model in use with what was published. Raises `MediaError`."""
     from playhead.media.catalogue import KNOWN
     from playhead.media.models import find_model, verify_model
 
-    name = "speech model"
     if settings.speech_base_url:
-        return Check(name, "ok", f"the service at {where(settings.speech_base_url)}")
-    try:
-        found = find_model(settings.speech_model, settings.models_folder)
-        if deep and found.source in ("models", "wheel"):
-            verify_model(KNOWN[found.name], found.folder)
-    except MediaError as error:
-        fault = fault_of(error)
-        return Check(name, "problem", fault.what, fault.todo)
-    text = f"{found.name}, {found.weights_bytes / 10**6:.0f} MB"
-    text += {
-        "path": ", by its path",
-        "models": ", in the models folder",
-        "wheel": ", in an installed package",
-        "joined": ", in installed packages, joined at first use",
-    }[found.source]
-    if deep:
-        checked = found.source in ("models", "wheel")
-        text += ", every file as published" if checked else ", nothing to compare it with yet"
-    return Check(name, "ok", text)
+        return "which is not asked"
+    found = find_model(settings.speech_model, settings.models_folder)
+    if found.source == "joined":
+        return "compared when it is unpacked"
+    if found.source == "path":
+        return "not one of which it is known what was published"
+    verify_model(KNOWN[found.name], found.folder)
+    return "every file as published"
 
 
 def _port(port: int) -> Check:

@@ -20,6 +20,7 @@ _EXTRAS = {
     "av": "speech",
     "numpy": "speech",
     "faster_whisper": "speech",
+    "onnxruntime": "speech",
     "filelock": "speech",
     "pydantic": "pydantic",
 }

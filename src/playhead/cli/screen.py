@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _MAX_ARGS = 400
-# On a pipe a line for each tenth is enough, or for each so many seconds of unknown length.
+# On a pipe a line for each tenth is enough, and for each so many seconds.
 _PLAIN_STEP = 0.1
 _PLAIN_SECONDS = 5.0
 # A model's text or a file's name must not move the cursor or set the title of a terminal.
@@ -59,7 +59,7 @@ class RunView:
         self._console = console
         self._answer = answer
         self._transcript = transcript
-        self._bars = _Bars(console) if console.is_terminal else _Lines(console)
+        self._progress = progress_on(console)
         self._calls: dict[str, ToolCall] = {}
         self._written = ""
         self._in_step = False
@@ -80,16 +80,18 @@ class RunView:
                 self._call(event.call)
             case ToolProgress():
                 call = self._calls.get(event.call_id)
-                self._bars.move(event.call_id, call.name if call else "", event.fraction, clean(event.text))
+                self._progress.move(
+                    event.call_id, call.name if call else "", event.fraction, clean(event.text)
+                )
             case ToolResultEvent():
-                self._bars.end(event.result.tool_call_id)
+                self._progress.end(event.result.tool_call_id)
                 self._result(event.result)
             case StepEnd():
                 self._end_line()
 
     def close(self) -> None:
         """End what is open: a line, a moving bar."""
-        self._bars.close()
+        self._progress.close()
         self._end_line()
 
     def _write(self, text: str) -> None:
@@ -128,58 +130,66 @@ class RunView:
         self._console.print(clean(f"  {result.name}: {_summary(result.result)}"), style="dim")
 
 
-class _Bars:
+def progress_on(console: "Console") -> "Bars | Lines":
+    """A moving bar on a terminal, a line now and then elsewhere."""
+    return Bars(console) if console.is_terminal else Lines(console)
+
+
+class Bars:
     """Progress on a terminal: a bar for each call that tells some."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
-        self._progress: Progress | None = None
+        self._live: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
     def move(self, call_id: str, name: str, fraction: float | None, text: str) -> None:
-        if self._progress is None:
-            self._progress = _progress(self._console)
-            self._progress.start()
+        if self._live is None:
+            self._live = _progress(self._console)
+            self._live.start()
         if call_id not in self._tasks:
-            self._tasks[call_id] = self._progress.add_task(name, total=None, note="")
+            self._tasks[call_id] = self._live.add_task(name, total=None, note="")
         task = self._tasks[call_id]
         if fraction is None:
-            self._progress.update(task, note=text)
+            self._live.update(task, note=text)
         else:
-            self._progress.update(task, completed=fraction, total=1.0, note=text)
+            self._live.update(task, completed=fraction, total=1.0, note=text)
 
     def end(self, call_id: str) -> None:
         task = self._tasks.pop(call_id, None)
-        if task is not None and self._progress is not None:
-            self._progress.update(task, completed=1.0, total=1.0)
+        if task is not None and self._live is not None:
+            self._live.update(task, completed=1.0, total=1.0)
         if not self._tasks:
             self.close()
 
     def close(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
         self._tasks.clear()
 
 
-class _Lines:
+class Lines:
     """Progress on a pipe: a line now and then."""
 
     def __init__(self, console: "Console") -> None:
         self._console = console
         self._started: dict[str, float] = {}
-        self._told: dict[str, tuple[float, float]] = {}
+        self._told: dict[str, tuple[float, str, float]] = {}
 
     def move(self, call_id: str, name: str, fraction: float | None, text: str) -> None:
         now = time.monotonic()
         started = self._started.setdefault(call_id, now)
-        told, at = self._told.get(call_id, (-1.0, -1.0))
-        if told >= 0 and (
-            fraction - told < _PLAIN_STEP if fraction is not None else now - at < _PLAIN_SECONDS
+        told, said, at = self._told.get(call_id, (0.0, "", -_PLAIN_SECONDS))
+        known = told if fraction is None else fraction
+        if (
+            known - told < _PLAIN_STEP
+            and now - at < _PLAIN_SECONDS
+            and (fraction is not None or said == text)
         ):
             return
-        self._told[call_id] = (fraction if fraction is not None else max(told, 0.0), now)
-        percent = "   " if fraction is None else f"{fraction:4.0%}"
+        self._told[call_id] = (known, text, now)
+        percent = "    " if fraction is None else f"{fraction:4.0%}"
         self._console.print(f"  {percent} {now - started:5.1f} s  {text}".rstrip())
 
     def end(self, call_id: str) -> None:
