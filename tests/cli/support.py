@@ -46,10 +46,14 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 async def playhead(
-    *args: str, env: Mapping[str, str] | None = None, stdin: bytes = b"", timeout: float = 60
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    timeout: float = 60,
+    command: tuple[str, ...] = (),
 ) -> Finished:
     """Run the command to its end, with pipes."""
-    async with started(*args, env=env) as process:
+    async with started(*args, env=env, command=command) as process:
         async with asyncio.timeout(timeout):
             out, err = await process.communicate(stdin)
         assert process.returncode is not None
@@ -58,12 +62,12 @@ async def playhead(
 
 @asynccontextmanager
 async def started(
-    *args: str, env: Mapping[str, str] | None = None
+    *args: str, env: Mapping[str, str] | None = None, command: tuple[str, ...] = ()
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command at work, in a process group of its own that does not outlive the block."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *(command or COMMAND),
         *args,
         env=environment(env),
         stdin=pipe,
@@ -77,6 +81,17 @@ async def started(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.communicate()
+
+
+async def line_with(text: str, stream: asyncio.StreamReader, timeout: float = 60) -> str:
+    """Read lines until one holds the text, and return it."""
+    read = []
+    async with asyncio.timeout(timeout):
+        while line := (await stream.readline()).decode():
+            read.append(line)
+            if text in line:
+                return line
+    raise AssertionError(f"{text!r} never came: {read}")
 
 
 class Terminal:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jiwer
 import pytest
-import srt
+import srt  # type: ignore[import-untyped]
 import webvtt
 
 from tests.cli.support import ESCAPES, SAMPLE_TEXT, left_behind, playhead, terminal, word_errors
@@ -29,7 +29,7 @@ def _srt_text(text: str) -> str:
 
 
 def _vtt_text(text: str) -> str:
-    return " ".join(caption.text for caption in webvtt.from_string(text))
+    return " ".join(caption.text for caption in webvtt.from_string(text).captions)
 
 
 def _json_text(text: str) -> str:

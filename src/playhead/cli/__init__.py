@@ -1,12 +1,11 @@
 """The command line: parse, call, print.
 
-Results go to stdout, everything else to stderr; control codes only to a terminal. Exit codes: 0 done,
-1 failed, 2 wrong usage or configuration, 130 interrupted.
+Results go to stdout, everything else to stderr; control codes only to a terminal.
 """
 
 import sys
 
-DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+from playhead.cli.exits import WRONG
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from playhead.cli import DONE, FAILED, INTERRUPTED, WRONG
 from playhead.cli.bridge import Bridge
+from playhead.cli.exits import DONE, FAILED, INTERRUPTED, WRONG
 from playhead.cli.faults import CommandError, Fault, say, todo_for
 from playhead.cli.screen import RunView, clean, make_console
 from playhead.config import Settings, connect_with, create_library, create_registry, create_speech

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from playhead import __version__
-from playhead.cli import INTERRUPTED, WRONG
+from playhead.cli.exits import INTERRUPTED, WRONG
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 import playhead
-from playhead.cli import DONE, FAILED
 from playhead.cli.bridge import Bridge
+from playhead.cli.exits import DONE, FAILED
 from playhead.cli.faults import Fault, say, todo_for
 from playhead.cli.screen import RunView, clean, make_console
 from playhead.cli.serve import Serving

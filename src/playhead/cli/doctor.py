@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from playhead.cli import DONE, FAILED
+from playhead.cli.exits import DONE, FAILED
 from playhead.cli.faults import fault_of
 from playhead.config import Settings, connect_with, create_speech
 from playhead.errors import ConfigError, MediaError

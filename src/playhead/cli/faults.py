@@ -4,7 +4,7 @@ import sys
 import traceback
 from typing import NamedTuple
 
-from playhead.cli import FAILED, WRONG
+from playhead.cli.exits import FAILED, WRONG
 from playhead.encode import error_text, mask
 from playhead.errors import ConfigError, LLMError, MediaError, PlayheadError
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from starlette.applications import Starlette
 
-from playhead.cli import DONE
 from playhead.cli.bridge import Bridge
+from playhead.cli.exits import DONE
 from playhead.config import Settings, connect_with
 from playhead.errors import ConfigError
 from playhead.server import create_app
@@ -24,9 +24,9 @@ def serve(settings: Settings, host: str, port: int) -> int:
     with Bridge() as bridge, suppress(KeyboardInterrupt):
         try:
             url = bridge.run(serving.start())
+            sys.stderr.write("Ctrl-C ends it.\n")
             sys.stdout.write(f"Serving {url}\n")
             sys.stdout.flush()
-            sys.stderr.write("Ctrl-C ends it.\n")
             bridge.run(serving.wait())
         finally:
             bridge.run(serving.stop())

@@ -2,8 +2,8 @@
 
 import sys
 
-from playhead.cli import DONE
 from playhead.cli.bridge import Bridge
+from playhead.cli.exits import DONE
 from playhead.cli.screen import clean, make_console, progress_on
 from playhead.config import Settings, create_speech
 from playhead.errors import MediaError

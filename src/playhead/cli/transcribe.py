@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from playhead.cli import DONE
 from playhead.cli.bridge import Bridge
+from playhead.cli.exits import DONE
 from playhead.cli.faults import CommandError
 from playhead.cli.screen import Bars, clean, make_console
 from playhead.config import Settings, create_speech
