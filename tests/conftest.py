@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import network
+from playhead.testing import no_network
 
 OURS = ("LLM_", "AI_CHAIN_", "PLAYHEAD_")
 
@@ -17,18 +17,19 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def loopback_only() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        network.forbid(patch)
-        yield
+def network_attempts() -> Iterator[list[str]]:
+    with no_network() as attempts:
+        yield attempts
 
 
 @pytest.fixture(autouse=True)
-def no_hidden_network_attempt() -> Iterator[None]:
+def no_hidden_network_attempt(network_attempts: list[str]) -> Iterator[None]:
     """Fail the test that reached for the network, even if the code under test swallowed the error."""
-    network.attempts.clear()
+    network_attempts.clear()
     yield
-    assert network.attempts == []
+    attempts = network_attempts.copy()
+    network_attempts.clear()
+    assert attempts == []
 
 
 @pytest.fixture(autouse=True)

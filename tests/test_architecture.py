@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src"
 FLOORS = [
     {"types", "events", "ids", "errors", "encode", "http", "prompt"},
-    {"tools", "llm", "storage", "media", "protocols"},
+    {"tools", "llm", "storage", "media", "protocols", "testing"},
     {"port", "options", "deltas", "loop"},
     {"session"},
     {"channels"},

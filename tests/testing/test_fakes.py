@@ -1,24 +1,27 @@
-"""The tests' own ground: if these fail, the others prove nothing."""
+"""What tests stand on: if these fail, the others prove nothing."""
 
 import asyncio
+import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.support import network
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
+    NetworkForbiddenError,
     gemini_calls,
     gemini_sse,
     hang,
+    no_network,
     openai_calls,
     openai_sse,
     openai_text,
     reply_bytes,
+    reply_html,
     split,
     stream,
 )
@@ -27,9 +30,9 @@ ABROAD = ("192.0.2.1", 80)
 
 
 @pytest.fixture
-def forbidden() -> Iterator[list[str]]:
-    yield network.attempts
-    network.attempts.clear()
+def forbidden(network_attempts: list[str]) -> Iterator[list[str]]:
+    yield network_attempts
+    network_attempts.clear()
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
@@ -48,7 +51,7 @@ def test_no_socket_leaves_this_machine(
 ) -> None:
     with (
         socket.socket(socket.AF_INET, kind) as sock,
-        pytest.raises(network.NetworkForbiddenError, match=r"192\.0\.2\.1"),
+        pytest.raises(NetworkForbiddenError, match=r"192\.0\.2\.1"),
     ):
         getattr(sock, name)(*args)
     assert forbidden == ["192.0.2.1:80"]
@@ -57,7 +60,7 @@ def test_no_socket_leaves_this_machine(
 def test_ipv6_is_forbidden_too(forbidden: list[str]) -> None:
     with (
         socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as sock,
-        pytest.raises(network.NetworkForbiddenError),
+        pytest.raises(NetworkForbiddenError),
     ):
         sock.connect(("2001:db8::1", 80, 0, 0))
     assert forbidden == ["2001:db8::1:80"]
@@ -66,7 +69,7 @@ def test_ipv6_is_forbidden_too(forbidden: list[str]) -> None:
 @pytest.mark.parametrize("look_up", ["getaddrinfo", "gethostbyname", "gethostbyname_ex"])
 def test_no_name_is_looked_up(forbidden: list[str], look_up: str) -> None:
     args: tuple[Any, ...] = ("model.example", 443) if look_up == "getaddrinfo" else ("model.example",)
-    with pytest.raises(network.NetworkForbiddenError, match=r"model\.example"):
+    with pytest.raises(NetworkForbiddenError, match=r"model\.example"):
         getattr(socket, look_up)(*args)
     assert len(forbidden) == 1
 
@@ -80,6 +83,46 @@ async def test_an_http_client_is_stopped_and_the_attempt_is_written_down(
         with pytest.raises(Exception):  # noqa: B017, PT011 - whatever the client makes of it
             await client.get(url)
     assert forbidden
+
+
+def test_the_switch_works_anywhere_and_tells_what_was_swallowed() -> None:
+    """Issue 3 item 7: for tests of others, without pytest."""
+    outside = socket.socket.connect, socket.getaddrinfo
+    with pytest.raises(NetworkForbiddenError, match=r"'model\.example', 192\.0\.2\.1:80"):
+        _swallow(_look_up, _connect_abroad)
+    assert (socket.socket.connect, socket.getaddrinfo) == outside
+
+
+def test_loopback_stays_open_and_what_is_forgiven_is_not_told() -> None:
+    with no_network() as attempts, socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(("localhost", server.getsockname()[1])).close()
+        with pytest.raises(NetworkForbiddenError):
+            _connect_abroad()
+        assert attempts == ["192.0.2.1:80"]
+        attempts.clear()
+
+
+def test_an_error_of_the_block_is_not_replaced() -> None:
+    with pytest.raises(ZeroDivisionError):
+        _swallow(_connect_abroad, error=ZeroDivisionError())
+
+
+def _swallow(*reaches: Callable[[], object], error: Exception | None = None) -> None:
+    with no_network():
+        for reach in reaches:
+            with contextlib.suppress(Exception):
+                reach()
+        if error is not None:
+            raise error
+
+
+def _look_up() -> None:
+    socket.getaddrinfo("model.example", 443)
+
+
+def _connect_abroad() -> None:
+    with socket.socket() as sock:
+        sock.connect(ABROAD)
 
 
 def test_the_environment_holds_nothing_of_ours_but_a_home_of_the_test(tmp_path: Any) -> None:
@@ -180,6 +223,17 @@ async def test_a_request_beyond_the_script_fails_the_test() -> None:
     with pytest.raises(AssertionError, match="no reply is scripted for request 1: GET /"):
         async with FakeProvider() as provider, aiohttp.ClientSession() as client:
             assert (await client.get(provider.url)).status == 500
+
+
+@pytest.mark.anyio
+async def test_a_gateway_answers_with_a_page() -> None:
+    async with (
+        FakeProvider(reply_html()) as provider,
+        aiohttp.ClientSession() as client,
+        client.get(provider.url) as response,
+    ):
+        assert (response.status, response.content_type) == (502, "text/html")
+        assert "<h1>" in await response.text()
 
 
 @pytest.mark.anyio
