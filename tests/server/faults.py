@@ -1,7 +1,7 @@
 """What a provider can do wrong, and the code it is told by."""
 
+from playhead.testing import Reply, hang, reply_bytes, reply_json
 from tests.server.support import CANARY
-from tests.support.fake_provider import Reply, hang, reply_bytes, reply_json
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 FAULTS: list[tuple[Reply, str]] = [

@@ -14,8 +14,8 @@ from playhead.config import Settings
 from playhead.events import EmitDelta, TextDelta
 from playhead.server.app import create_app
 from playhead.server.listen import Server, address_of, listen
+from playhead.testing import FakeProvider, reply_json
 from playhead.types import AssistantMessage, LLMRequest, LLMResult
-from tests.support.fake_provider import FakeProvider, reply_json
 
 CANARY = "sk-canary-4f1d9c2b7a"
 SAMPLE = Path(__file__).parent.parent.parent / "src" / "playhead" / "media" / "samples" / "jfk.mp4"

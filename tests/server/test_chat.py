@@ -11,16 +11,16 @@ from playhead import AuthError, LLMRequest, LLMResult, LoopOptions
 from playhead.config import Settings
 from playhead.events import EmitDelta
 from playhead.server import ServerOptions
-from playhead.types import AssistantMessage, ToolCall
-from tests.server.faults import FAULT_IDS, FAULTS
-from tests.server.support import CANARY, HELLO, STREAM, HeldModel, all_frames, chat, served, settings
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     Reply,
     gemini_text,
     openai_calls,
     openai_text,
 )
+from playhead.types import AssistantMessage, ToolCall
+from tests.server.faults import FAULT_IDS, FAULTS
+from tests.server.support import CANARY, HELLO, STREAM, HeldModel, all_frames, chat, served, settings
 
 pytestmark = pytest.mark.anyio
 

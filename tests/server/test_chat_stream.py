@@ -7,9 +7,9 @@ import pytest
 
 from playhead import LoopOptions
 from playhead.server import ServerOptions
+from playhead.testing import FakeProvider, Reply, hang, openai_sse, stream
 from tests.server.faults import FAULT_IDS, FAULTS
 from tests.server.support import HELLO, STREAM, HeldModel, all_frames, chat, frames, served, settings
-from tests.support.fake_provider import FakeProvider, Reply, hang, openai_sse, stream
 
 pytestmark = pytest.mark.anyio
 

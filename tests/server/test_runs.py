@@ -13,10 +13,10 @@ from playhead.config import Settings
 from playhead.events import EmitDelta
 from playhead.server import ServerOptions
 from playhead.session.sessions import Sessions
+from playhead.testing import FakeProvider, openai_calls, openai_sse, openai_text, reply_json
 from playhead.tools.builtin import default_registry
 from playhead.types import AssistantMessage
 from tests.server.support import CANARY, STREAM, HeldModel, all_frames, ask, frames, served, settings
-from tests.support.fake_provider import FakeProvider, openai_calls, openai_sse, openai_text, reply_json
 
 pytestmark = pytest.mark.anyio
 

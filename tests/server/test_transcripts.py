@@ -11,6 +11,7 @@ import srt  # type: ignore[import-untyped]
 import webvtt
 
 from playhead.config import Settings
+from playhead.testing import FakeProvider, Reply, hang, reply_json
 from tests.server.support import (
     CANARY,
     SAMPLE,
@@ -23,7 +24,6 @@ from tests.server.support import (
     settings,
     speech_endpoint,
 )
-from tests.support.fake_provider import FakeProvider, Reply, hang, reply_json
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,8 @@ async def serve(
     """Serve an app of `create_app` until SIGINT or SIGTERM.
 
     A signal stops the runs, ends every open stream with its last event, and returns within five
-    seconds, whatever hangs; the signal is then raised again, as uvicorn does.
+    seconds, whatever hangs; the signal is then raised again, as uvicorn does. Cancelling the await
+    ends the server in the same way.
 
     Args:
         host: a loopback address or name.
@@ -37,7 +38,13 @@ async def serve(
         ConfigError: the address is not a loopback one, or is taken.
     """
     with listen(host, port) as listener:
-        await Server(app, lambda: on_ready and on_ready(address_of(listener))).serve([listener])
+        server = Server(app, lambda: on_ready and on_ready(address_of(listener)))
+        try:
+            await server.serve([listener])
+        except asyncio.CancelledError:
+            if server.started:
+                await server.shutdown([listener])
+            raise
 
 
 class Server(uvicorn.Server):

@@ -1,27 +1,31 @@
-// The page: a thread on the left hand of the server, drawn from its events.
+// The page: one thread of the server, drawn from its events.
 
 import { answer, element, events } from "./sse.js";
-import { RunView, ToolCard } from "./run.js";
+import { RunView } from "./run.js";
 import { context, loadMedia, setUpMedia } from "./media.js";
 
 const get = (id) => document.getElementById(id);
 const log = get("log");
 const input = get("message");
 const RETRIES = 5;
+const THREAD = "playhead.thread";
 
-let thread = localStorage.getItem("playhead.thread") ?? newThread();
-let runId = null;
+let thread = localStorage.getItem(THREAD) ?? newThread();
+let runId = null; // "" while a run is being asked for
 
 function newThread() {
   const id = crypto.randomUUID();
-  localStorage.setItem("playhead.thread", id);
+  localStorage.setItem(THREAD, id);
   return id;
 }
 
-function add(...nodes) {
+const threadUrl = () => `api/agent/threads/${encodeURIComponent(thread)}`;
+const runUrl = (id, what) => `api/agent/runs/${encodeURIComponent(id)}/${what}`;
+
+// Whoever reads further up is not pulled down by what is added below.
+function keepingPlace(change) {
   const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-  get("hint").hidden = true;
-  log.append(...nodes);
+  change();
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
@@ -34,16 +38,21 @@ function busy(id) {
   runId = id;
   get("stop").hidden = id === null;
   get("send").disabled = id !== null;
+  get("hint").hidden = true;
+  if (id === null) get("status").textContent = "";
+}
+
+function open(view, text) {
+  keepingPlace(() => log.append(...(text ? [element("p", { className: "user" }, text)] : []), view.node));
 }
 
 async function send(text) {
   fail("");
   busy("");
   const view = new RunView();
-  const said = element("p", { className: "user" }, text);
-  add(said, view.node);
+  open(view, text);
   try {
-    const response = await fetch(`api/agent/threads/${encodeURIComponent(thread)}/runs`, {
+    const response = await fetch(`${threadUrl()}/runs`, {
       method: "POST",
       headers: { "Content-Type": "application/json", Accept: "text/event-stream" },
       body: JSON.stringify({ message: { id: crypto.randomUUID(), content: text }, context: context() }),
@@ -53,13 +62,12 @@ async function send(text) {
   } catch (error) {
     fail(error.message);
     if (!runId) {
-      // Nothing was started: the text goes back to where it can be sent again.
-      said.remove();
+      // Nothing was begun: the text goes back to where it can be sent again.
+      view.node.previousSibling.remove();
       view.node.remove();
       input.value ||= text;
     }
   } finally {
-    get("status").textContent = "";
     busy(null);
     input.focus();
   }
@@ -68,19 +76,20 @@ async function send(text) {
 // A stream that breaks is not the end of a run: it is told again, from its first event.
 async function follow(view, id, response) {
   busy(id);
-  for (let attempt = 0; ; attempt++) {
+  for (let attempt = 0; !view.ended; attempt++) {
     try {
-      response ??= await fetch(`api/agent/runs/${encodeURIComponent(id)}/events`);
+      response ??= await fetch(runUrl(id, "events"));
       if (!response.ok) await answer(response);
       view.reset();
       for await (const event of events(response)) {
-        draw(view, event);
+        keepingPlace(() => view.take(event));
+        get("status").textContent = view.status;
         attempt = 0;
       }
-      if (view.ended) return;
     } catch (error) {
       if (attempt >= RETRIES) throw error;
     }
+    if (view.ended) return;
     if (attempt >= RETRIES) throw new Error("The connection was lost. Reload the page to see the rest.");
     response = null;
     get("status").textContent = "Connection lost. Trying again…";
@@ -88,56 +97,25 @@ async function follow(view, id, response) {
   }
 }
 
-function draw(view, event) {
-  const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
-  view.take(event);
-  get("status").textContent = view.status;
-  if (atEnd) log.scrollTop = log.scrollHeight;
-}
-
 async function loadThread() {
   try {
-    const view = await answer(await fetch(`api/agent/threads/${encodeURIComponent(thread)}`));
-    let messages = view.messages;
-    if (view.activeRun) messages = messages.slice(0, messages.findLastIndex(({ role }) => role === "user") + 1);
-    const cards = new Map();
-    for (const message of messages) drawMessage(message, cards);
-    if (!view.activeRun) return;
-    const run = new RunView();
-    add(run.node);
-    await follow(run, view.activeRun.runId, null);
+    const { messages, activeRun } = await answer(await fetch(threadUrl()));
+    const last = activeRun ? messages.findLastIndex(({ role }) => role === "user") + 1 : messages.length;
+    let view = null;
+    for (const message of messages.slice(0, last)) {
+      if (message.role === "user") open((view = new RunView()), textOf(message.content));
+      else view?.takeMessage(message);
+    }
+    get("hint").hidden = messages.length > 0;
+    if (activeRun) await follow(view, activeRun.runId, null);
   } catch (error) {
     fail(error.message);
   } finally {
-    get("status").textContent = "";
-    busy(null);
+    if (runId) busy(null);
   }
 }
 
-function drawMessage(message, cards) {
-  if (message.role === "tool") {
-    const text = message.content;
-    const card = cards.get(message.toolCallId);
-    if (message.isError) card?.finish(null, text);
-    else card?.finish(readJson(text), undefined);
-    return;
-  }
-  const text = typeof message.content === "string" ? message.content : message.content.map((p) => p.text ?? "").join(" ");
-  if (text) add(element("p", { className: message.role }, text));
-  for (const call of message.toolCalls ?? []) {
-    const card = new ToolCard(call.name);
-    cards.set(call.id, card);
-    add(card.node);
-  }
-}
-
-function readJson(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-}
+const textOf = (content) => (typeof content === "string" ? content : content.map((part) => part.text ?? "").join(" "));
 
 get("composer").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -152,16 +130,11 @@ input.addEventListener("keydown", (event) => {
   get("composer").requestSubmit();
 });
 get("suggestion").addEventListener("click", () => runId === null && send("Transcribe this"));
-get("stop").addEventListener("click", async () => {
-  if (!runId) return;
-  try {
-    await answer(await fetch(`api/agent/runs/${encodeURIComponent(runId)}/cancel`, { method: "POST" }));
-  } catch (error) {
-    fail(error.message);
-  }
+get("stop").addEventListener("click", () => {
+  if (runId) fetch(runUrl(runId, "cancel"), { method: "POST" }).then(answer).catch((error) => fail(error.message));
 });
 get("new-chat").addEventListener("click", () => {
-  newThread();
+  thread = newThread();
   location.reload();
 });
 

@@ -44,7 +44,7 @@ export async function loadMedia(selected) {
     assets = (await answer(await fetch("api/media"))).items;
     const options = assets.map((asset) => element("option", { value: asset.id }, asset.name));
     picker.replaceChildren(...options);
-    picker.hidden = assets.length === 0;
+    get("media-bar").hidden = assets.length === 0;
     if (assets.length) await show(selected ?? assets.at(-1).id);
   } catch (error) {
     fail(error.message);
@@ -68,7 +68,7 @@ function showTranscript(assetId, found) {
   const links = ["vtt", "srt", "txt", "json"].map((format) =>
     element("a", { href: `api/media/${encodeURIComponent(assetId)}/captions.${format}`, download: "" }, format),
   );
-  get("captions").replaceChildren(...links);
+  get("captions").replaceChildren("Download", ...links);
   const track = { kind: "captions", label: "Transcript", src: links[0].href };
   player.replaceChildren(...(found.length ? [element("track", track)] : []));
 }
