@@ -1,0 +1,164 @@
+"""Issue 2, item 10: every file in examples/ runs as it stands, and does what it says."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import webvtt
+
+from tests.support.fake_provider import FakeProvider, Reply, openai_calls, openai_sse, openai_text
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+SAMPLE = ROOT / "src" / "playhead" / "media" / "samples" / "jfk.mp4"
+
+
+async def _started(name: str, *args: str, env: dict[str, str]) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-W",
+        "error",
+        str(ROOT / "examples" / f"{name}.py"),
+        *args,
+        env={**os.environ, "PLAYHEAD_SPEECH_MODEL": "tiny.en", **env},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def _run(name: str, *args: str, env: dict[str, str] | None = None) -> tuple[int | None, str, str]:
+    process = await _started(name, *args, env=env or {})
+    try:
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def _with_provider(name: str, *script: Reply) -> tuple[str, list[Any]]:
+    """Run an example against a scripted provider. Returns what it printed, and what it asked."""
+    async with FakeProvider(*script) as provider:
+        env = {"LLM_PROVIDER": "openai-compatible", "LLM_MODEL": "m", "LLM_API_KEY": "k"}
+        code, out, err = await _run(name, env={**env, "LLM_BASE_URL": f"{provider.url}/v1"})
+        assert (code, err) == (0, "")
+        assert provider.unused == 0
+        return out, [request.json for request in provider.requests]
+
+
+async def quickstart() -> None:
+    script = (openai_calls([("add", {"a": 2, "b": 3})]), openai_text("5"))
+    out, (first, second) = await _with_provider("quickstart", *script)
+    assert out == "5\n"
+    assert first["tools"][0]["function"]["name"] == "add"
+    assert second["messages"][-1]["content"] == "5"
+
+
+async def stream() -> None:
+    script = (openai_sse(calls=[("today", {})]), openai_sse("Mon", "day."))
+    out, (_, second) = await _with_provider("stream", *script)
+    day = second["messages"][-1]["content"]
+    assert out.splitlines() == [
+        "[calls today with {}]",
+        f"[it answers {day}]",
+        "Monday.",
+        "[final, 14 tokens]",
+    ]
+
+
+async def custom_tool() -> None:
+    calls = [
+        ("celsius", {"fahrenheit": 98.6}),
+        ("distance", {"start": "Paris", "end": "Rome"}),
+        ("greet", {"name": "Ada"}),
+        ("greet", {}),
+    ]
+    out, (first, _) = await _with_provider("custom_tool", openai_calls(calls), openai_text("Done."))
+    assert out.splitlines()[:3] == [
+        "celsius: 37.0",
+        'distance: {"from":"Paris","to":"Rome","km":1106}',
+        "greet: Hello, Ada!",
+    ]
+    refusal = out.partition("Hello, Ada!\n")[2]
+    assert refusal.startswith("greet: `greet` was not run")
+    assert "name" in refusal
+    assert refusal.endswith("\nDone.\n")
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["celsius", "distance", "greet"]
+
+
+async def orchestrator() -> None:
+    code, out, err = await _run("orchestrator")
+    assert (code, err) == (0, "")
+    for line in ("[sending]", "[processing echo_context]", "[responding]", "[idle]"):
+        assert line in out.splitlines()
+    roles = [line.partition(":")[0] for line in out.splitlines() if not line.startswith("[")]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    assert "talk.mp4" in out.splitlines()[-1]
+
+
+async def mount_in_starlette() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = await _started("mount_in_starlette", str(port), env={"LLM_PROVIDER": "mock"})
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(30), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+            while b"running on" not in (line := await process.stderr.readline()):
+                assert line, "it ended without serving"
+            async with client.get("/") as home, client.get("/agent/") as page:
+                assert "/agent/" in await home.text()
+                assert "text/html" in page.headers["Content-Type"]
+            body = {"messages": [{"role": "user", "content": "hi"}]}
+            async with client.post("/agent/api/agent/chat", json=body) as chat:
+                assert (await chat.json())["toolCalls"][0]["name"] == "echo_context"
+            process.terminate()
+            _, err = await process.communicate()
+        assert b"Traceback" not in err
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def transcribe_file() -> None:
+    code, out, err = await _run("transcribe_file", str(SAMPLE))
+    assert code == 0, err
+    assert "transcribed" in err
+    words = " ".join(caption.text for caption in webvtt.from_string(out).captions)
+    assert "ask not what your country can do for you" in words.replace("\n", " ")
+    code, out, err = await _run("transcribe_file", str(SAMPLE.with_name("none.mp4")))
+    assert (code, out) == (1, "")
+    assert "(not_found)" in err
+
+
+SHOWN: dict[str, Callable[[], Awaitable[None]]] = {
+    check.__name__: check
+    for check in (quickstart, stream, custom_tool, orchestrator, mount_in_starlette, transcribe_file)
+}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+async def test_an_example_runs_as_it_stands(path: Path) -> None:
+    assert path.stem in SHOWN, f"nothing here runs {path.name}"
+    await SHOWN[path.stem]()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short_and_says_what_it_shows(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) < 40
+    assert text.startswith('"""')
+
+
+def test_every_example_that_is_checked_is_there() -> None:
+    assert set(SHOWN) == {path.stem for path in EXAMPLES}
