@@ -27,8 +27,6 @@ class Deltas:
         self.run_id = run_id
         self.step = step
         self.begin()
-        if step and self.sink:
-            self.put(Attempt())
 
     def begin(self) -> None:
         self.message_id = new_id()

@@ -23,6 +23,7 @@ Errors carry facts and no behaviour. A text says what was wrong and what to do; 
 fixed by a requirement, what to do is added as a note. No text holds a key or a provider's body.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -79,7 +80,10 @@ class LLMError(PlayheadError):
         provider: the vendor's name, as configured.
         status: the HTTP status, where there was one.
         retry_after: seconds that the provider asked us to wait, if it did.
-        repair: a change of profile or a hint that the attempt loop may apply once.
+        repair: what the attempt loop may apply once: a change of the profile (a mapping) or a hint
+            to the model (text).
+
+    `attempts` lists all that was tried, where several attempts failed.
     """
 
     code: str = "llm"
@@ -98,6 +102,7 @@ class LLMError(PlayheadError):
         self.status = status
         self.retry_after = retry_after
         self.repair = repair
+        self.attempts: Sequence[Any] = ()
 
 
 class AuthError(LLMError):

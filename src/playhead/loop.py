@@ -27,6 +27,7 @@ from playhead.events import (
     ToolResultEvent,
 )
 from playhead.ids import now_ms
+from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
 from playhead.options import LoopOptions
 from playhead.port import ModelReply, OutcomeUnknown, PlainPort, Port, ToolReply
@@ -91,11 +92,14 @@ class AgentLoop:
         options: LoopOptions | None = None,
         stop_when: StopWhen | None = None,
     ) -> None:
-        self.llm = llm
+        self.options = options or LoopOptions()
+        self.llm = llm if getattr(llm, "owns_attempts", False) else self._with_attempts(llm)
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self.system = system
-        self.options = options or LoopOptions()
         self.stop_when = stop_when
+
+    def _with_attempts(self, llm: AgentLLM) -> AgentLLM:
+        return Attempts([llm], AttemptPolicy(retries=self.options.retries))
 
     async def run(
         self,
@@ -245,6 +249,7 @@ class _Run:
             temperature=options.temperature,
             timeout=options.call_timeout,
             total_timeout=options.total_timeout,
+            first_token_timeout=options.first_token_timeout,
             memo=self.memo,
         )
 

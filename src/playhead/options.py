@@ -11,7 +11,10 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_steps: model calls in one run, at least 1.
         call_timeout: first byte of a model call, and each silence between bytes.
+        first_token_timeout: the first content of a streamed model call; None for no bound of its own.
         total_timeout: one model call as a whole; None for no bound.
+        retries: further attempts of a model call whose failure may pass; 0 for none. A model that
+            makes its own attempts, such as a router, is left to itself.
         tool_timeout: one tool call, where the tool does not say otherwise; None for no bound.
         parallel_tools: calls of one step that run at once.
         max_tokens: output limit of one model call; None for the provider's own.
@@ -22,7 +25,9 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     max_steps: int = 10
     call_timeout: float | None = 60.0
+    first_token_timeout: float | None = None
     total_timeout: float | None = None
+    retries: int = 2
     tool_timeout: float | None = 120.0
     parallel_tools: int = 8
     max_tokens: int | None = None
@@ -31,10 +36,17 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("max_steps", "parallel_tools", "max_tokens"):
             value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not (name == "max_tokens" and value is None) and (not whole or value < 1):
+            if not (name == "max_tokens" and value is None) and (not _is_whole(value) or value < 1):
                 raise ConfigError(f"LoopOptions.{name} is {value!r}; it must be an integer of at least 1.")
-        for name in ("call_timeout", "total_timeout", "tool_timeout"):
+        if not _is_whole(self.retries) or self.retries < 0:
+            raise ConfigError(
+                f"LoopOptions.retries is {self.retries!r}; it must be an integer of at least 0."
+            )
+        for name in ("call_timeout", "first_token_timeout", "total_timeout", "tool_timeout"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"LoopOptions.{name} is {value!r}; it must be more than 0 s, or None.")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

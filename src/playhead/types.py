@@ -262,7 +262,8 @@ class LLMRequest(msgspec.Struct, frozen=True, rename="camel"):
     """One call of a model. It names no model: a router picks among `AgentLLM`s.
 
     `system` goes first; SystemMessages in `messages` follow it in order. `timeout` bounds the
-    first byte and each silence between bytes, `total_timeout` the whole call, in seconds.
+    first byte and each silence between bytes, `first_token_timeout` the wait for the first content
+    of a stream (keep-alives do not count), `total_timeout` the whole call, in seconds.
     `context` is filled by the loop and read only by a model behind a route. `memo` is the
     adapter's scratch for one run; it holds the encoded prefix.
     """
@@ -278,6 +279,7 @@ class LLMRequest(msgspec.Struct, frozen=True, rename="camel"):
     total_timeout: float | None = None
     output_schema: JsonObject | None = None
     memo: dict[str, Any] = {}
+    first_token_timeout: float | None = None
 
 
 class LLMResult(msgspec.Struct, frozen=True, rename="camel"):
@@ -289,6 +291,34 @@ class LLMResult(msgspec.Struct, frozen=True, rename="camel"):
     provider: str = ""
     model: str = ""
     latency_ms: int = 0
+
+
+CallStatus = Literal[
+    "success", "rate_limited", "timeout", "error", "parse_error", "skipped_open", "skipped_budget"
+]
+
+
+class CallRecord(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One attempt of a model call, or one that was skipped.
+
+    `error_kind` is the error's code; `error_message` is cut at 500 characters and holds no secret.
+    """
+
+    task: str
+    provider: str
+    model: str
+    status: CallStatus
+    created_at: int
+    http_status: int | None = None
+    latency_ms: int | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_micro_usd: int | None = None
+    error_kind: str | None = None
+    error_message: str | None = None
+    tenant_id: str | None = None
+    thread_id: str | None = None
+    turn_id: str | None = None
 
 
 # ---------------------------------------------------------------- steps and runs

@@ -105,7 +105,9 @@ async def test_a_cut_answer_is_final_and_says_so() -> None:
 @pytest.mark.parametrize(("reason", "word"), [("stop", "neither text"), ("length", "max_tokens")])
 async def test_no_text_at_all_is_an_error(reason: str, word: str) -> None:
     """Design 4, Q184: code `empty_answer`, with what to do."""
-    result = await run(openai_text("", finish_reason=reason))
+    # An empty answer that nothing explains is asked for once more.
+    replies = [openai_text("", finish_reason=reason)] * (2 if reason == "stop" else 1)
+    result = await run(*replies)
     assert (result.finish_reason, result.error_code) == ("error", "empty_answer")
     assert word in (result.error_message or "")
 

@@ -1,5 +1,6 @@
 """One model call over HTTP, for every dialect: send, read whole or as a stream, map what fails."""
 
+import asyncio
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from time import perf_counter
@@ -66,7 +67,8 @@ async def call(dialect: Dialect, request: LLMRequest, emit: EmitDelta | None) ->
             if response.status != 200:
                 raise await _refused(dialect, response)
             if emit is not None and stream and response.content_type != "application/json":
-                result = await _read_stream(dialect.reader(request, emit), response)
+                wait = request.first_token_timeout
+                result = await _read_stream(dialect.reader(request, emit), response, wait)
             else:
                 result = dialect.parse_response(request, await response.read(), emit)
         finally:
@@ -78,23 +80,20 @@ async def call(dialect: Dialect, request: LLMRequest, emit: EmitDelta | None) ->
     return replace(result, provider=dialect.provider, latency_ms=latency)
 
 
-async def _read_stream(reader: StreamReader, response: http.Response) -> LLMResult:
+async def _read_stream(
+    reader: StreamReader, response: http.Response, first_token_timeout: float | None
+) -> LLMResult:
     if response.content_type not in ("text/event-stream", ""):
         raise ProtocolError(
             f"The provider answered a stream request with {response.content_type!r}. Is the base URL right?"
         )
     parser = EventParser()
-    take = reader.take
-    name, data, read = "", b"", 0
     try:
-        async for piece in response.chunks():
-            for name, data in parser.feed(piece):
-                take(name, data)
-            read += len(piece)
+        async with asyncio.timeout(first_token_timeout) as guard:
+            await _feed(parser, reader, response, guard)
         tail = parser.finish()
-    except ProtocolError as error:
-        error.add_note(f"In the stream, soon after byte {read}: {data[:200]!r}")
-        raise
+    except TimeoutError:
+        raise LLMTimeoutError(f"No content within {first_token_timeout:.3g} s.") from None
     except (LLMConnectionError, LLMTimeoutError):
         # What was said is kept, and said to be cut; with nothing said, the call failed.
         if reader.empty:
@@ -102,13 +101,30 @@ async def _read_stream(reader: StreamReader, response: http.Response) -> LLMResu
         return reader.result()
     for name, data in tail:
         try:
-            take(name, data)
+            reader.take(name, data)
         except ProtocolError:
             break  # the cut went through this event: the stream has no end marker either
     result = reader.result()
     if result.stop_reason == "interrupted" and reader.empty:
         raise LLMConnectionError("The provider's stream ended before any content arrived.")
     return result
+
+
+async def _feed(
+    parser: EventParser, reader: StreamReader, response: http.Response, guard: asyncio.Timeout
+) -> None:
+    take = reader.take
+    name, data, read = "", b"", 0
+    try:
+        async for piece in response.chunks():
+            for name, data in parser.feed(piece):
+                take(name, data)
+            read += len(piece)
+            if guard.when() is not None and not reader.empty:
+                guard.reschedule(None)
+    except ProtocolError as error:
+        error.add_note(f"In the stream, soon after byte {read}: {data[:200]!r}")
+        raise
 
 
 async def _refused(dialect: Dialect, response: http.Response) -> LLMError:

@@ -59,7 +59,8 @@ class Orchestrator:
         options: LoopOptions | None = None,
     ) -> None:
         options = options or LoopOptions()
-        options = replace(options, max_steps=min(options.max_steps, MAX_ITERATIONS))
+        # The server behind the route retries; two layers that do would multiply their calls.
+        options = replace(options, max_steps=min(options.max_steps, MAX_ITERATIONS), retries=0)
         self._loop = AgentLoop(RouteLLM(url, headers=headers), tools=registry, options=options)
         self._chat = chat_store
         self._agent = agent_store
