@@ -18,11 +18,11 @@ import msgspec
 from msgspec.structs import replace
 
 from playhead.encode import mask
-from playhead.errors import LLMConnectionError, LLMError, LLMTimeoutError
+from playhead.errors import LLMConnectionError, LLMError, LLMTimeoutError, OverloadedError
 from playhead.events import Attempt, EmitDelta, TextDelta
 from playhead.ids import now_ms
 from playhead.llm.base import AgentLLM
-from playhead.llm.breaker import BreakerStore, FailureKind, ask, failed, released, succeeded
+from playhead.llm.breaker import BreakerState, BreakerStore, FailureKind, ask, failed, released, succeeded
 from playhead.types import CallRecord, CallStatus, LLMRequest, LLMResult, Usage, UserMessage
 
 logger = logging.getLogger("playhead")
@@ -134,6 +134,7 @@ class _Call:
         self.usages: list[Usage] = []
         self.partial: LLMResult | None = None
         self.repairs = 0
+        self.rest = _FOREVER
         self.deadline = None if self.policy.budget is None else time.monotonic() + self.policy.budget
 
     async def run(self) -> LLMResult:
@@ -249,7 +250,13 @@ class _Call:
     # ------------------------------------------------------------ breaker and records
 
     async def admitted(self, target: Target) -> bool:
-        return bool(await self.tell_breaker(target, ask) != "open")
+        def asked(state: BreakerState, now: float) -> tuple[BreakerState, float]:
+            state, verdict = ask(state, now)
+            return state, max(state.open_until, state.probe_until) - now if verdict == "open" else 0.0
+
+        rest = await self.tell_breaker(target, asked) or 0.0
+        self.rest = min(self.rest, rest or self.rest)
+        return not rest
 
     async def learn(self, target: Target, outcome: LLMResult | LLMError) -> None:
         if isinstance(outcome, LLMResult):
@@ -299,15 +306,20 @@ class _Call:
                 self.emit(Attempt(self.number + 1, "interrupted"))
                 self.emit(TextDelta(partial_answer.message.content))
             return self.whole(partial_answer) if len(self.usages) > 1 else partial_answer
-        if not self.errors:
-            error = LLMError("Every provider is resting after failures. Try again in a minute.")
-        else:
-            error = self.errors[0]
+        error = self.errors[0] if self.errors else self.nobody_asked()
         error.attempts = tuple(self.records)
         if len(self.records) > 1:
             listed = (f"{r.provider} {r.model}: {r.error_kind or r.status}" for r in self.records)
             error.add_note(f"Attempts: {'; '.join(listed)}")
         raise error
+
+    def nobody_asked(self) -> LLMError:
+        if self.rest == _FOREVER:
+            return LLMTimeoutError("There was no time left to ask a provider. Raise the budget.")
+        seconds = round(self.rest)
+        return OverloadedError(
+            f"Every provider is resting after failures. Try again in {seconds} s.", retry_after=self.rest
+        )
 
 
 _FOREVER = float("inf")

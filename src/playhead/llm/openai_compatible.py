@@ -62,6 +62,7 @@ class OpenAICompatible:
         self.model = model
         self.profile = profile or profile_for(base)
         self.url = f"{base}/chat/completions"
+        self._api_key = api_key
         self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api_key}"}
         self._server = http.where(base)
         # Wire bytes are kept in the messages: those of another profile or server are not ours.
@@ -72,6 +73,11 @@ class OpenAICompatible:
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
         """One call of the model. Raises `LLMError`; never retries."""
         return await call(self, request, emit)
+
+    def repaired(self, change: JsonObject) -> "OpenAICompatible":
+        """Return the same model, spoken to as the change of the profile says."""
+        profile = msgspec.structs.replace(self.profile, **change)
+        return OpenAICompatible(self.model, self._api_key, self.url, profile=profile)
 
     def can_stream(self, request: LLMRequest) -> bool:
         return self.profile.stream_tools or not request.tools
