@@ -1,14 +1,18 @@
 """What the repository says of itself is so."""
 
+import ast
+import importlib.metadata
 import inspect
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import playhead
 
@@ -128,3 +132,29 @@ def test_every_exported_class_and_function_says_what_it_is(name: str) -> None:
         # A dataclass without a docstring is given its own signature for one.
         assert not text.startswith(f"{name}(")
         assert re.match(r"[A-Z`].*[.:]", text), text[:80]
+
+
+def _foreign_imports(folder: str) -> set[str]:
+    """Top-level names of modules that are neither ours nor the standard library's."""
+    found = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            found |= {name.partition(".")[0] for name in names}
+    return found - sys.stdlib_module_names - {"playhead", "tests", "bench", "examples"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "groups"),
+    [("src", []), ("examples", []), ("tests", ["dev"])],
+    ids=["src", "examples", "tests"],
+)
+def test_every_import_is_of_a_package_that_is_asked_for(folder: str, groups: list[str]) -> None:
+    texts = [*PROJECT["dependencies"], *(text for extra in EXTRAS.values() for text in extra)]
+    texts += [text for group in groups for text in PYPROJECT["dependency-groups"][group]]
+    asked = {canonicalize_name(Requirement(text).name) for text in texts}
+    homes = importlib.metadata.packages_distributions()
+    for name in _foreign_imports(folder):
+        assert {canonicalize_name(home) for home in homes.get(name, [])} & asked, f"{folder} imports {name}"
