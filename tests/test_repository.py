@@ -156,5 +156,9 @@ def test_every_import_is_of_a_package_that_is_asked_for(folder: str, groups: lis
     texts += [text for group in groups for text in PYPROJECT["dependency-groups"][group]]
     asked = {canonicalize_name(Requirement(text).name) for text in texts}
     homes = importlib.metadata.packages_distributions()
-    for name in _foreign_imports(folder):
-        assert {canonicalize_name(home) for home in homes.get(name, [])} & asked, f"{folder} imports {name}"
+    stray = [
+        name
+        for name in sorted(_foreign_imports(folder))
+        if not asked & {canonicalize_name(home) for home in homes.get(name, [])}
+    ]
+    assert stray == []
