@@ -30,6 +30,9 @@ from tests.support.fake_provider import (
     FakeProvider,
     Reply,
     Request,
+    anthropic_calls,
+    anthropic_sse,
+    anthropic_text,
     gemini_calls,
     gemini_sse,
     gemini_text,
@@ -72,6 +75,8 @@ class Wire:
         if self.provider == "gemini":
             parts = body.get("systemInstruction", {}).get("parts", [{}])
             text = parts[0].get("text")
+        elif self.provider == "anthropic":
+            text = body["system"][0]["text"] if "system" in body else None
         else:
             first = body["messages"][0]
             text = first["content"] if first["role"] == "system" else None
@@ -81,6 +86,8 @@ class Wire:
         tool = request.json["tools"][0]
         if self.provider == "gemini":
             return tool["functionDeclarations"][0]["parameters"]
+        if self.provider == "anthropic":
+            return tool["input_schema"]
         return tool["function"]["parameters"]
 
     def tool_ids(self, request: Request) -> list[str]:
@@ -88,14 +95,20 @@ class Wire:
         if self.provider == "gemini":
             parts = [part for content in request.json["contents"] for part in content["parts"]]
             return [p["functionResponse"]["name"] for p in parts if "functionResponse" in p]
+        if self.provider == "anthropic":
+            blocks = [
+                block for m in request.json["messages"] if m["role"] == "user" for block in m["content"]
+            ]
+            return [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
         return [m["tool_call_id"] for m in request.json["messages"] if m["role"] == "tool"]
 
 
 OPENAI = Wire("openai-compatible", openai_text, openai_calls, openai_sse)
 GEMINI = Wire("gemini", gemini_text, gemini_calls, gemini_sse)
+ANTHROPIC = Wire("anthropic", anthropic_text, anthropic_calls, anthropic_sse)
 
 
-@pytest.fixture(params=[OPENAI, GEMINI], ids=lambda wire: wire.provider)
+@pytest.fixture(params=[OPENAI, GEMINI, ANTHROPIC], ids=lambda wire: wire.provider)
 def wire(request: pytest.FixtureRequest) -> Wire:
     assert isinstance(request.param, Wire)
     return request.param
@@ -369,7 +382,8 @@ async def test_the_key_is_in_a_header_and_nowhere_else(wire: Wire, streaming: bo
     _, _, requests = await generate(wire, streaming, reply_of(wire, streaming, "ok"))
     request = requests[0]
     holders = [name for name, value in request.headers.items() if KEY in value]
-    assert holders == (["x-goog-api-key"] if wire is GEMINI else ["authorization"])
+    expected = {"gemini": "x-goog-api-key", "anthropic": "x-api-key"}
+    assert holders == [expected.get(wire.provider, "authorization")]
     assert KEY not in request.path
     assert KEY not in str(request.query)
     assert KEY.encode() not in request.body

@@ -17,11 +17,15 @@ from playhead.testing import (
     sse,
     stream,
 )
+from playhead.testing.anthropic import anthropic_calls, anthropic_sse, anthropic_text
 
 __all__ = [
     "FakeProvider",
     "Reply",
     "Request",
+    "anthropic_calls",
+    "anthropic_sse",
+    "anthropic_text",
     "gemini_calls",
     "gemini_sse",
     "gemini_text",

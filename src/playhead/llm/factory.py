@@ -20,13 +20,24 @@ def _gemini(model: str, api_key: str, base_url: str | None) -> AgentLLM:
     return Gemini(model, api_key, base_url)
 
 
+def _anthropic(model: str, api_key: str, base_url: str | None) -> AgentLLM:
+    from playhead.llm.anthropic import Anthropic
+
+    return Anthropic(model, api_key, base_url)
+
+
 def _mock(model: str, api_key: str, base_url: str | None) -> AgentLLM:
     from playhead.llm.mock import MockLLM
 
     return MockLLM()
 
 
-_MAKERS: dict[str, Maker] = {"openai-compatible": _openai_compatible, "gemini": _gemini, "mock": _mock}
+_MAKERS: dict[str, Maker] = {
+    "openai-compatible": _openai_compatible,
+    "gemini": _gemini,
+    "anthropic": _anthropic,
+    "mock": _mock,
+}
 
 PROVIDERS = tuple(_MAKERS)
 KEYLESS = frozenset({"mock"})
