@@ -1,101 +1,81 @@
 """Google's generateContent API.
 
-Source: https://ai.google.dev/api/generate-content. Calls have no id of the provider's in most
-models, so one is made; where the provider sends one, it is echoed in the response part. The parts
-of a model's turn are kept as they came, because the API wants its thought signatures back in place.
+Source: https://ai.google.dev/api/generate-content. Reading the answers stands in `gemini_reply.py`.
+
+The API wants turns that alternate, each as one content; the results of all calls in one content, in
+call order, with nothing else in it; no empty part; and its signatures back byte for byte, in place.
 """
 
+import hashlib
+import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
-from msgspec.structs import replace
 
 from playhead import http
-from playhead.errors import ContentFilterError, LLMError, ProtocolError
+from playhead.errors import LLMError
 from playhead.events import EmitDelta
-from playhead.ids import new_id
 from playhead.llm.assembly import Assembly
-from playhead.llm.call import call, error_for
+from playhead.llm.attachments import inline_data, media_type
+from playhead.llm.call import call
+from playhead.llm.codecs import wire_name
+from playhead.llm.gemini_reply import KEY, GeminiReader, decode_chunks, error_of
 from playhead.llm.gemini_schema import convert_schema
 from playhead.llm.history import EncodedHistory, Group
-from playhead.llm.lenient import decode_lenient
+from playhead.llm.object_schema import object_schema
+from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, prepared
 from playhead.types import (
     AssistantMessage,
+    ChatMessage,
     ContentPart,
     JsonObject,
     LLMRequest,
     LLMResult,
-    StopReason,
     TextPart,
     ToolMessage,
     ToolSchema,
-    Usage,
     UserMessage,
 )
 
 DEFAULT_BASE_URL = "https://generativelanguage.googleapis.com"
+FOREIGN_SIGNATURE = "skip_thought_signature_validator"
+"""Stands on calls that another model made: the API takes them without a signature of its own.
 
-_KEY = "gemini"
-_STOP_REASONS: dict[str, StopReason] = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    "SAFETY": "content_filter",
-    "RECITATION": "content_filter",
-    "BLOCKLIST": "content_filter",
-    "PROHIBITED_CONTENT": "content_filter",
-    "SPII": "content_filter",
-    "IMAGE_SAFETY": "content_filter",
-}
-# A call that the model wrote badly: nothing of such a response may run.
-_MALFORMED = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+Source: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
+"""
+
+# kaitranntt/ccs#25
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
+_VERSIONED = re.compile(r"/v\d+[a-z0-9]*(/|$)")
 _encode = msgspec.json.Encoder().encode
-
-
-# ---------------------------------------------------------------- what arrives
-
-
-class _Content(msgspec.Struct):
-    parts: list[JsonObject] | None = None
-
-
-class _Candidate(msgspec.Struct, rename="camel"):
-    content: _Content | None = None
-    finish_reason: str | None = None
-
-
-class _UsageMetadata(msgspec.Struct, rename="camel"):
-    prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-
-
-class _Response(msgspec.Struct, rename="camel"):
-    candidates: list[_Candidate] | None = None
-    prompt_feedback: JsonObject | None = None
-    usage_metadata: _UsageMetadata | None = None
-    model_version: str | None = None
-    error: JsonObject | None = None
-
-
-_decode = msgspec.json.Decoder(_Response).decode
+_GO_ON = _encode({"role": "user", "parts": [{"text": GO_ON}]})
 
 
 class Gemini:
-    """An `AgentLLM` over `models/{model}:generateContent`."""
+    """An `AgentLLM` over `models/{model}:generateContent`.
+
+    Args:
+        model: the model's id, with or without `models/`.
+        api_key: goes into the x-goog-api-key header and nowhere else.
+        base_url: up to and including the version; `/v1beta` is added where there is none.
+
+    Raises `ConfigError` for a base URL that is none.
+    """
 
     provider = "gemini"
 
     def __init__(self, model: str, api_key: str, base_url: str | None = None) -> None:
         base = http.checked_base(base_url or DEFAULT_BASE_URL)
-        if not base.endswith(("/v1beta", "/v1")):
+        if not _VERSIONED.search(base):
             base += "/v1beta"
         self.model = model.removeprefix("models/")
         self.url = f"{base}/models/{quote(self.model, safe='')}"
         # The key goes in a header: a query string ends up in logs and errors.
         self._headers = {"Content-Type": "application/json", "x-goog-api-key": api_key}
+        self._server = http.where(base)
+        # Wire bytes are kept in the messages; signatures in them are for this model and server alone.
+        self._key = f"{KEY}/{hashlib.sha256(_encode([self._server, self.model])).hexdigest()[:16]}"
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
         """One call of the model. Raises `LLMError`; never retries."""
@@ -104,141 +84,155 @@ class Gemini:
     def can_stream(self, request: LLMRequest) -> bool:
         return True
 
-    def build_request(self, request: LLMRequest, stream: bool) -> http.HttpRequest:
-        conversation, systems = _history(request).update(request.messages)
-        system = "\n\n".join([request.system, *systems] if request.system else systems)
-        fields = self._options(request)
-        if system.strip():
-            fields["systemInstruction"] = {"parts": [{"text": system}]}
-        options = b"," + _encode(fields)[1:-1] if fields else b""
-        # The API refuses an empty list of contents.
-        contents = conversation or [_content("user", [_encode({"text": "Go on."})])]
-        body = b"".join([b'{"contents":[', *contents, b"]", options, b"}"])
-        url = f"{self.url}:streamGenerateContent?alt=sse" if stream else f"{self.url}:generateContent"
-        return http.HttpRequest(url, self._headers, body, request.timeout, request.total_timeout)
+    # ------------------------------------------------------------ request
 
-    def _options(self, request: LLMRequest) -> JsonObject:
-        fields: JsonObject = {}
-        if request.tools:
-            fields["tools"] = [{"functionDeclarations": convert_tools(request.tools)}]
-            if request.tool_choice is not None:
-                fields["toolConfig"] = {"functionCallingConfig": convert_tool_choice(request.tool_choice)}
-        generation: JsonObject = {}
-        if request.max_tokens is not None:
-            generation["maxOutputTokens"] = request.max_tokens
-        if request.temperature is not None:
-            generation["temperature"] = request.temperature
-        if request.output_schema is not None:
-            generation["responseMimeType"] = "application/json"
-            generation["responseSchema"] = convert_schema(request.output_schema)
-        if generation:
-            fields["generationConfig"] = generation
-        return fields
+    def build_request(self, request: LLMRequest, stream: bool) -> http.HttpRequest:
+        history: EncodedHistory | None = request.memo.get(self._key)
+        if history is None:
+            history = request.memo[self._key] = EncodedHistory(self.convert_group)
+        conversation, systems = history.update(request.messages)
+        system = "\n\n".join([request.system, *systems] if request.system else systems)
+        limits = (request.tool_choice, request.max_tokens, request.temperature)
+        options = prepared(
+            request, f"{self._key}/options", limits, lambda: _encode(convert_options(request))[1:-1]
+        )
+        body: list[bytes | bytearray] = [b'{"contents":[', *(conversation or [_GO_ON]), b"]"]
+        if system.strip():
+            body += (b',"systemInstruction":', _encode({"parts": [{"text": system}]}))
+        body += (b"," if options else b"", options, b"}")
+        url = f"{self.url}:streamGenerateContent?alt=sse" if stream else f"{self.url}:generateContent"
+        return http.HttpRequest(url, self._headers, b"".join(body), request.timeout, request.total_timeout)
+
+    def convert_group(self, group: Group, before: Group | None, after: Group | None) -> Sequence[bytes]:
+        """Return the contents of a group.
+
+        Messages of the model that follow one another are one content: where another follows, the
+        content is left open, and the last one closes it.
+        """
+        first = group[0]
+        if isinstance(first, UserMessage):
+            return [_content("user", b",".join(filter(None, map(self._parts, group))) or _EMPTY)]
+        goes_on = before is not None and _is_reply(before)
+        pieces = [_GO_ON] if before is None else []
+        opening = b"" if goes_on else b'{"role":"model","parts":['
+        closing = b"" if _is_reply(group) and after is not None and not _is_user(after) else b"]}"
+        pieces.append(opening + self._parts(first) + closing)
+        if not _is_reply(group):
+            pieces.append(_content("user", self._results(first, group[1:])))
+        elif after is None:
+            pieces.append(_GO_ON)
+        return pieces
+
+    def _parts(self, message: ChatMessage) -> bytes:
+        """The parts of a message, joined. Kept in the message."""
+        held: bytes | None = message.__dict__.get(self._key)
+        if held is None:
+            held = message.__dict__[self._key] = b",".join(map(_encode, self.convert_message(message)))
+        return held
+
+    def convert_message(self, message: ChatMessage) -> list[JsonObject]:
+        """Return the parts of a message of a user, which may be none, or of a model."""
+        if isinstance(message, AssistantMessage):
+            return _own_parts(message, self._kept_parts(message)) or _plain_parts(message)
+        if isinstance(message.content, str):
+            return _text_parts(message.content)
+        return [wire for part in message.content for wire in convert_part(part)]
+
+    def _kept_parts(self, message: ChatMessage) -> list[JsonObject]:
+        """Return the parts of a message of this model on this server, if it still says what they say."""
+        if not isinstance(message, AssistantMessage):
+            return []
+        own = (message.provider_metadata or {}).get(KEY) or {}
+        if (own.get("server"), own.get("model")) != (self._server, self.model):
+            return []
+        parts: list[JsonObject] = own.get("parts") or []
+        end = next((part["end"] for part in reversed(parts) if "end" in part), 0)
+        same = len(_called(parts)) == len(message.tool_calls) and end == len(message.content)
+        return parts if same else []
+
+    def _results(self, asked: ChatMessage, results: Sequence[ChatMessage]) -> bytes:
+        called = _called(self._kept_parts(asked)) or [{} for _ in results]
+        pairs = zip(results, called, strict=True)
+        wire = (_response(message, theirs) for message, theirs in pairs if isinstance(message, ToolMessage))
+        return b",".join(_encode({"functionResponse": response}) for response in wire)
+
+    # ------------------------------------------------------------ response
+
+    def reader(self, request: LLMRequest, emit: EmitDelta | None) -> GeminiReader:
+        names = prepared(
+            request,
+            f"{self._key}/names",
+            None,
+            lambda: {
+                wire: tool.name for tool in request.tools if (wire := function_name(tool.name)) != tool.name
+            },
+        )
+        return GeminiReader(Assembly(emit), self.model, self._server, names)
 
     def parse_response(self, request: LLMRequest, body: bytes, emit: EmitDelta | None = None) -> LLMResult:
         """Read a whole response. Raises `LLMError`."""
         reader = self.reader(request, emit)
-        reader.take("message", body)
+        reader.take_body(body)
         return reader.result(complete=True)
-
-    def reader(self, request: LLMRequest, emit: EmitDelta | None) -> "_Reader":
-        return _Reader(self.model, Assembly(emit))
 
     def map_error(self, status: int, body: bytes, retry_after: float | None) -> LLMError:
         """Return the error of a refusal. Its text holds nothing of the body."""
         try:
-            error = msgspec.json.decode(body, type=_Response).error or {}
-        except (msgspec.DecodeError, UnicodeError):
-            error = {}
-        return _error_of(status, error, retry_after)
+            # A refused stream is answered with a list of one.
+            first = decode_chunks(body)[0] if body.lstrip()[:1] == b"[" else body
+            raw = msgspec.json.decode(first)
+        except (msgspec.DecodeError, UnicodeError, LLMError, IndexError):
+            raw = None
+        error = raw.get("error") if isinstance(raw, dict) else None
+        return error_of(status, error if isinstance(error, dict | str) else {}, retry_after)
 
 
-class _Reader:
-    """Reads one response, whole or as chunks."""
-
-    def __init__(self, model: str, assembly: Assembly) -> None:
-        self._model = model
-        self._assembly = assembly
-        self._parts: list[JsonObject] = []
-        self._ids: list[str] = []
-        self._finish: str | None = None
-        self._usage: _UsageMetadata | None = None
-
-    @property
-    def empty(self) -> bool:
-        return self._assembly.empty and not self._parts
-
-    def take(self, name: str, data: bytes) -> None:
-        try:
-            response = _decode(data)
-        except (msgspec.DecodeError, UnicodeError):
-            response = decode_lenient(data, _Response, "Gemini")
-        if response.error is not None:
-            code = response.error.get("code")
-            raise _error_of(code if isinstance(code, int) else 500, response.error, None)
-        blocked = (response.prompt_feedback or {}).get("blockReason")
-        if blocked:
-            raise ContentFilterError(
-                f"Gemini blocked the prompt ({str(blocked)[:40]}). Rephrase the request."
-            )
-        self._usage = response.usage_metadata or self._usage
-        self._model = response.model_version or self._model
-        for candidate in (response.candidates or ())[:1]:
-            for part in (candidate.content.parts if candidate.content else None) or ():
-                self._take_part(part)
-            self._finish = candidate.finish_reason or self._finish
-
-    def _take_part(self, part: JsonObject) -> None:
-        text = part.get("text")
-        called = part.get("functionCall")
-        if isinstance(called, dict):
-            # The id is ours from here on; a part of the provider's is kept as it came, beside it.
-            id = called.get("id") if isinstance(called.get("id"), str) else None
-            raw = called.get("args")
-            arguments = raw if isinstance(raw, str) else _encode(raw).decode() if raw else ""
-            known = id if id and id not in self._ids else new_id()
-            self._ids.append(known)
-            self._assembly.call(None, known, str(called.get("name") or ""), arguments, whole=True)
-        elif isinstance(text, str) and text:
-            if part.get("thought") is True:
-                self._assembly.reasoning(text)
-            else:
-                self._assembly.text(text)
-        self._keep(part)
-
-    def _keep(self, part: JsonObject) -> None:
-        """Keep a part for replay; plain text grows the part before it, as one text in one place."""
-        last = self._parts[-1] if self._parts else None
-        plain = last is not None and part.keys() == last.keys() <= {"text", "thought"}
-        if last is not None and plain and part.get("thought") == last.get("thought"):
-            last["text"] = f"{last['text']}{part['text']}"
-        else:
-            self._parts.append(dict(part))
-
-    def result(self, complete: bool = False) -> LLMResult:
-        if self._finish in _MALFORMED:
-            raise ProtocolError(f"Gemini wrote a tool call that it could not finish ({self._finish}).")
-        if complete and self._finish is None and self.empty:
-            raise ProtocolError("Gemini answered without a candidate: there is no completion.")
-        stop = map_finish_reason(self._finish) if self._finish else "stop" if complete else "interrupted"
-        metadata = {_KEY: {"parts": self._parts, "ids": self._ids}} if _worth_keeping(self._parts) else None
-        message = replace(self._assembly.message(stop), provider_metadata=metadata)
-        return LLMResult(message, stop, map_usage(self._usage), "", self._model)
+def convert_options(request: LLMRequest) -> JsonObject:
+    """Return the request's fields besides contents and instructions."""
+    fields: JsonObject = {}
+    if request.tools:
+        choice = request.tool_choice
+        forced = choice not in (None, "auto", "none")
+        fields["tools"] = [{"functionDeclarations": convert_tools(request.tools, forced)}]
+        if choice is not None:
+            fields["toolConfig"] = {"functionCallingConfig": convert_tool_choice(choice)}
+    generation: JsonObject = {}
+    if request.max_tokens is not None:
+        generation["maxOutputTokens"] = request.max_tokens
+    if request.temperature is not None:
+        generation["temperature"] = request.temperature
+    if request.output_schema is not None:
+        generation["responseMimeType"] = "application/json"
+        generation["responseSchema"] = convert_schema(request.output_schema)
+    if generation:
+        fields["generationConfig"] = generation
+    return fields
 
 
-# ---------------------------------------------------------------- what is sent
+def convert_tools(tools: Sequence[ToolSchema], forced: bool = False) -> list[JsonObject]:
+    """Return the function declarations.
 
-
-def convert_tools(tools: Sequence[ToolSchema]) -> list[JsonObject]:
-    """Return the function declarations. A tool without parameters has no `parameters` field."""
+    A tool without parameters has no `parameters`: an object without properties is refused, except
+    where a call is `forced`, when it must be there (googleapis/python-genai#981).
+    """
     declarations = []
     for tool in tools:
-        declaration: JsonObject = {"name": tool.name, "description": tool.description}
-        schema = convert_schema(tool.input_schema)
-        if schema.get("properties"):
+        declaration: JsonObject = {"name": function_name(tool.name), "description": tool.description}
+        schema = convert_schema(object_schema(tool.input_schema))
+        if "properties" in schema:
             declaration["parameters"] = schema
+        elif forced:
+            declaration["parameters"] = {"type": "object", "properties": {}}
         declarations.append(declaration)
     return declarations
+
+
+def function_name(name: str) -> str:
+    """Return a tool's name as the API takes it: it begins with a letter or `_`."""
+    wire = wire_name(name)
+    if _NAME.fullmatch(wire):
+        return wire
+    return f"_{wire_name(f'{name}.', 63)}"  # the dot makes it end in a digest of itself
 
 
 def convert_tool_choice(choice: str) -> JsonObject:
@@ -246,118 +240,82 @@ def convert_tool_choice(choice: str) -> JsonObject:
     modes = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
     if choice in modes:
         return {"mode": modes[choice]}
-    return {"mode": "ANY", "allowedFunctionNames": [choice]}
+    return {"mode": "ANY", "allowedFunctionNames": [function_name(choice)]}
 
 
-def convert_group(group: Group, before: Group | None, after: Group | None) -> list[bytes]:
-    """Return the contents of messages that stand together: one content, or a call and its answers."""
-    first = group[0]
-    if isinstance(first, UserMessage):
-        users = (m for m in group if isinstance(m, UserMessage))
-        return [_content("user", [part for user in users for part in _user_parts(user)])]
-    if not isinstance(first, AssistantMessage):
-        return []
-    contents = [_assistant_content(first)]
-    results = [m for m in group if isinstance(m, ToolMessage)]
-    if results:
-        theirs = _provider_ids(first)
-        contents.append(_content("user", [_result_part(m, theirs.get(m.tool_call_id)) for m in results]))
-    return contents
-
-
-def _content(role: str, parts: Sequence[bytes]) -> bytes:
-    return b'{"role":"%b","parts":[%b]}' % (role.encode(), b",".join(parts))
-
-
-def _user_parts(message: UserMessage) -> list[bytes]:
-    if isinstance(message.content, str):
-        return [_encode({"text": message.content or " "})]
-    return [_encode(_convert_part(part)) for part in message.content]
-
-
-def _convert_part(part: ContentPart) -> JsonObject:
+def convert_part(part: ContentPart) -> list[JsonObject]:
+    """Return a part of a user's message, or nothing for blank text."""
     if isinstance(part, TextPart):
-        return {"text": part.text}
-    if part.url.startswith("data:"):
-        kind, _, data = part.url[5:].partition(",")
-        return {"inlineData": {"mimeType": part.media_type or kind.removesuffix(";base64"), "data": data}}
-    return {"fileData": {"mimeType": part.media_type, "fileUri": part.url}}
+        return _text_parts(part.text)
+    kind, data = media_type(part), inline_data(part)
+    if data is not None:
+        return [{"inlineData": {"mimeType": kind or "application/octet-stream", "data": data}}]
+    return [{"fileData": {**({"mimeType": kind} if kind else {}), "fileUri": part.url}}]
 
 
-def _assistant_content(message: AssistantMessage) -> bytes:
-    held = message.__dict__.get(_KEY)
-    if held is None:
-        kept = (message.provider_metadata or {}).get(_KEY) or {}
-        parts = kept.get("parts") or _plain_parts(message)
-        held = message.__dict__[_KEY] = _content("model", [_encode(part) for part in parts])
-    return bytes(held)
+def _own_parts(message: AssistantMessage, kept: Sequence[JsonObject]) -> list[JsonObject]:
+    """The parts as they came, each with its text or its arguments again."""
+    parts: list[JsonObject] = []
+    calls = iter(message.tool_calls)
+    for part in kept:
+        if "functionCall" in part:
+            asked = next(calls)
+            theirs = part["functionCall"]
+            called = {**theirs, "name": _known_name(theirs, asked.name), "args": asked.args}
+            parts.append({**part, "functionCall": called})
+        elif "start" in part:
+            more = {k: v for k, v in part.items() if k not in ("start", "end")}
+            parts.append({"text": message.content[part["start"] : part["end"]], **more})
+        else:
+            # A part must hold something: a signature alone goes on an empty text.
+            parts.append(part if part.keys() - {"thoughtSignature"} else {"text": "", **part})
+    return parts
 
 
 def _plain_parts(message: AssistantMessage) -> list[JsonObject]:
-    parts: list[JsonObject] = [{"text": message.content}] if message.content else []
-    return [*parts, *({"functionCall": {"name": c.name, "args": c.args}} for c in message.tool_calls)]
+    """The parts of a message that another model made."""
+    parts = _text_parts(message.content)
+    for n, asked in enumerate(message.tool_calls):
+        part: JsonObject = {"functionCall": {"name": function_name(asked.name), "args": asked.args}}
+        parts.append(part if n else {**part, "thoughtSignature": FOREIGN_SIGNATURE})
+    return parts or _text_parts(NO_TEXT)
 
 
-def _provider_ids(message: AssistantMessage) -> dict[str, str]:
-    """The provider's own id of each call that came with one, by our id."""
-    kept = (message.provider_metadata or {}).get(_KEY) or {}
-    called = [part["functionCall"] for part in kept.get("parts", ()) if "functionCall" in part]
-    pairs = zip(message.tool_calls, called, strict=False)
-    return {call.id: theirs["id"] for call, theirs in pairs if theirs.get("id")}
+def _called(parts: Sequence[JsonObject]) -> list[JsonObject]:
+    return [part["functionCall"] for part in parts if "functionCall" in part]
 
 
-def _result_part(message: ToolMessage, their_id: str | None) -> bytes:
+def _known_name(theirs: JsonObject, name: str) -> str:
+    """The name as the model said it, if the API takes it back."""
+    said = theirs.get("name")
+    return said if isinstance(said, str) and _NAME.fullmatch(said) else function_name(name)
+
+
+def _response(message: ToolMessage, theirs: JsonObject) -> JsonObject:
     # `response` must be an object; the text stands under a name of its own.
-    response = {"error" if message.is_error else "result": message.content}
-    answer: JsonObject = {"name": message.tool_name or "unnamed", "response": response}
-    if their_id:
-        answer["id"] = their_id
-    return _encode({"functionResponse": answer})
+    text = message.content if message.content.strip() else NO_OUTPUT
+    answer: JsonObject = {
+        "name": _known_name(theirs, message.tool_name),
+        "response": {"error" if message.is_error else "result": text},
+    }
+    return {"id": theirs["id"], **answer} if theirs.get("id") else answer
 
 
-def map_finish_reason(reason: str) -> StopReason:
-    """Return our word for the API's. An unknown one is `other`."""
-    return _STOP_REASONS.get(reason, "other")
+def _text_parts(text: str) -> list[JsonObject]:
+    return [{"text": text}] if text and not text.isspace() else []
 
 
-def map_usage(usage: _UsageMetadata | None) -> Usage:
-    """Return the counts: the API counts thoughts apart from the candidates, and tool prompts too."""
-    if usage is None:
-        return Usage()
-    output = _plus(usage.candidates_token_count, usage.thoughts_token_count)
-    prompt = _plus(usage.prompt_token_count, usage.tool_use_prompt_token_count)
-    return Usage(prompt, output, usage.cached_content_token_count, usage.thoughts_token_count)
+_EMPTY = _encode({"text": EMPTY_MESSAGE})
 
 
-def _plus(a: int | None, b: int | None) -> int | None:
-    return None if a is None and b is None else (a or 0) + (b or 0)
+def _content(role: str, parts: bytes) -> bytes:
+    return b'{"role":"%b","parts":[%b]}' % (role.encode(), parts)
 
 
-def _worth_keeping(parts: list[JsonObject]) -> bool:
-    """Plain text can be made again from the message; calls and signatures cannot."""
-    return any(part.keys() - {"text"} for part in parts)
+def _is_user(group: Group) -> bool:
+    return isinstance(group[0], UserMessage)
 
 
-def _history(request: LLMRequest) -> EncodedHistory:
-    held: EncodedHistory | None = request.memo.get(_KEY)
-    if held is None:
-        held = request.memo[_KEY] = EncodedHistory(convert_group)
-    return held
-
-
-def _error_of(status: int, error: JsonObject, retry_after: float | None) -> LLMError:
-    said = str(error.get("message") or "")
-    details = [d for d in error.get("details") or () if isinstance(d, dict)]
-    text = f"{error.get('status')} {said}".lower()
-    kind = ""
-    if "api key not valid" in text or "api_key_invalid" in str(details).lower():
-        status = 401
-    elif "perday" in str(details).lower():
-        kind = "quota"
-    elif "token count" in text and "exceed" in text:
-        kind = "context"
-    for detail in details:
-        delay = str(detail.get("retryDelay", "")).removesuffix("s")
-        if delay.replace(".", "", 1).isdigit():
-            retry_after = float(delay)
-    return error_for("gemini", status, kind, retry_after, said)
+def _is_reply(group: Group) -> bool:
+    """Is it a message of a model without calls?"""
+    return isinstance(group[0], AssistantMessage) and len(group) == 1
