@@ -25,6 +25,12 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     id: str
 
 
+class Begun(msgspec.Struct, frozen=True, tag="begun"):
+    """The worker took a job up: should it die now, the job may be the cause."""
+
+    id: str
+
+
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
     """How far a job is."""
 
@@ -57,4 +63,4 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 ToWorker: TypeAlias = Job | Cancel
-FromWorker: TypeAlias = Progress | WindowDone | Done | Failed
+FromWorker: TypeAlias = Begun | Progress | WindowDone | Done | Failed

@@ -134,6 +134,11 @@ class SpeechService:
             on_progress(1.0, "transcribed")
         return known
 
+    @property
+    def worker_pid(self) -> int | None:
+        """The id of the worker process, None while there is none."""
+        return self._transcriber.pid
+
     async def known(self, path: Path) -> Transcript | None:
         """Return the transcript of a file that was made last, or None; nothing is started.
 

@@ -18,7 +18,17 @@ from typing import Any
 import msgspec
 
 from playhead.errors import MediaError
-from playhead.media.messages import Cancel, Done, Failed, FromWorker, Job, Progress, ToWorker, WindowDone
+from playhead.media.messages import (
+    Begun,
+    Cancel,
+    Done,
+    Failed,
+    FromWorker,
+    Job,
+    Progress,
+    ToWorker,
+    WindowDone,
+)
 from playhead.media.transcribe import OnWindow
 from playhead.media.types import OnProgress, Transcript
 
@@ -29,6 +39,7 @@ _BOOT = (
     "from playhead.media.worker_main import main; main()"
 )
 _GONE = "The speech worker ended unexpectedly. Try again; if only this file does it, the file is the cause."
+_NO_START = "The speech worker could not be started; the log of the server says why."
 _CLOSED = "The speech service was closed."
 
 
@@ -119,31 +130,39 @@ class Transcriber:
         return None
 
     def _run(self, task: "_Task") -> None:
-        child = self._ready_child()
-        if child is None:
-            return task.fail("cancelled", _CLOSED)
-        task.inbox = child.inbox
-        if task.cancelled:
-            return None
+        """Have a job done; should the process have died before it took the job up, by a new one."""
+        while (child := self._ready_child()) is not None:
+            task.inbox = child.inbox
+            if task.cancelled or self._attended(task, child):
+                return
+        task.fail("cancelled", _CLOSED)
+
+    def _attended(self, task: "_Task", child: "_Child") -> bool:
+        """Send a job and attend to it until it is over; False if it was never begun."""
         child.send(task.job)
         deadline: float | None = None
+        begun = False
         while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                message = child.inbox.get(
-                    timeout=None if deadline is None else max(0.0, deadline - time.monotonic())
-                )
+                message = child.inbox.get(timeout=left)
             except queue.Empty:
-                return self._drop_child()  # it did not stop by itself
+                self._drop_child()  # it did not stop by itself
+                return True
             if message is None:
                 self._drop_child()
-                return task.fail("cancelled", _CLOSED) if self._closed else task.fail("engine_failed", _GONE)
+                if self._closed or (child.proven and not begun):
+                    return False
+                task.fail("engine_failed", _GONE if begun else _NO_START)
+                return True
             if message.id != task.job.id:
                 continue  # the last words of a job before
+            child.proven = begun = True
             if isinstance(message, Cancel):
                 deadline = time.monotonic() + self._grace
                 child.send(message)
             elif task.take(message):
-                return None
+                return True
 
     def _ready_child(self) -> "_Child | None":
         """The process, started if there is none; None when the service was closed."""
@@ -161,9 +180,13 @@ class Transcriber:
 
 
 class _Child:
-    """The process and the thread that reads what it says; None in the inbox is its end."""
+    """The process and the thread that reads what it says; None in the inbox is its end.
+
+    `proven` once it took up a job: if it died in its sleep after that, another may be started.
+    """
 
     def __init__(self) -> None:
+        self.proven = False
         self.inbox: queue.SimpleQueue[FromWorker | Cancel | None] = queue.SimpleQueue()
         self.process = subprocess.Popen(  # noqa: S603  # our own interpreter and our own text
             [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path)],
@@ -222,6 +245,8 @@ class _Task:
     def take(self, message: FromWorker) -> bool:
         """Pass on what the worker says; True when the job is over."""
         match message:
+            case Begun():
+                pass
             case Progress():
                 self._in_loop(self._show, message)
             case WindowDone():

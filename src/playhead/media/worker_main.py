@@ -18,7 +18,7 @@ import msgspec
 
 from playhead.errors import MediaError, PlayheadError
 from playhead.media.engines.base import create_engine
-from playhead.media.messages import Done, Failed, FromWorker, Job, Progress, ToWorker, WindowDone
+from playhead.media.messages import Begun, Done, Failed, FromWorker, Job, Progress, ToWorker, WindowDone
 from playhead.media.reader import check_sound
 from playhead.media.transcribe import transcribe_media
 from playhead.media.types import Engine, EngineSpec, Segment
@@ -60,6 +60,7 @@ class Worker:
                 job = self._jobs.get(timeout=_LOOK_UP)
             except queue.Empty:
                 continue
+            self._send(Begun(job.id))
             self._send(self._outcome(job))
             self._cancelled.discard(job.id)
 

@@ -47,7 +47,7 @@ class _Segment(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    text: str = ""
+    text: str | None = None
     language: str | None = None
     segments: list[_Segment] | None = None
     words: list[_Word] | None = None
@@ -156,17 +156,23 @@ def _form(fields: list[tuple[str, str]], sound: bytes) -> tuple[str, bytes]:
 
 def _read(body: bytes) -> _Answer:
     try:
-        return msgspec.json.decode(body, type=_Answer, strict=False)
+        answer = msgspec.json.decode(body, type=_Answer, strict=False)
     except ValueError:
-        pass
-    try:
-        # Some servers fill fields of segments with anything; the text is what matters.
-        plain: Any = msgspec.json.decode(body)
-        return _Answer(text=str(plain["text"]), language=None)
-    except (ValueError, KeyError, TypeError):
+        # Some servers fill the fields of segments with anything; the text is what matters.
+        answer = _only_text(body)
+    if answer.text is None and answer.segments is None:
         raise MediaError(
             "The speech service answered with something that is no transcription.", code="engine_failed"
-        ) from None
+        )
+    return answer
+
+
+def _only_text(body: bytes) -> _Answer:
+    try:
+        plain: Any = msgspec.json.decode(body)
+        return _Answer(text=str(plain["text"]))
+    except (ValueError, KeyError, TypeError):
+        return _Answer()
 
 
 def _refusal(status: int, host: str) -> str:
@@ -186,11 +192,12 @@ def _seconds(retry_after: str | None) -> float | None:
 
 def _segments(answer: _Answer, length: float) -> list[Segment]:
     """The segments of an answer; the whole window is one when it tells of none."""
-    if not answer.text.strip() and not answer.segments:
+    text = answer.text or ""
+    if not text.strip() and not answer.segments:
         return []
     words = list(answer.words or ())
     found = []
-    for raw in answer.segments or [_Segment(0.0, length, answer.text)]:
+    for raw in answer.segments or [_Segment(0.0, length, text)]:
         own = raw.words
         if own is None:
             own = [word for word in words if word.start < raw.end - 0.01]
