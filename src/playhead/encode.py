@@ -355,6 +355,11 @@ def mask(text: str, limit: int = 4_000) -> str:
     return text[: limit - 8] + " ... cut" if cut or len(text) > limit else text
 
 
+def star_keys(text: str) -> str:
+    """Put stars over every key that is known by how it begins, one for each byte of it in UTF-8."""
+    return _SECRET.sub(lambda match: "*" * len(match[0].encode("utf-8", "surrogateescape")), text)
+
+
 def _last_name(match: re.Match[str]) -> str:
     if match["url"]:
         return match["url"]

@@ -121,6 +121,7 @@ async def test_a_call_beyond_the_script_is_told_in_the_run() -> None:
     result = await AgentLoop(llm, tools=[add]).run("hi")
     assert result.finish_reason == "error"
     assert "The script has 1 answers, and this is call 2" in (result.error_message or "")
+    assert len(llm.requests) == 2
     with pytest.raises(LLMError):
         await llm.generate(ask())
 

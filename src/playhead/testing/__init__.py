@@ -5,11 +5,13 @@
 Nothing here needs a test framework. See docs/testing.md.
 """
 
+from playhead.testing.anthropic import anthropic_calls, anthropic_sse, anthropic_text
 from playhead.testing.gemini import gemini_calls, gemini_sse, gemini_text
 from playhead.testing.model import Answer, ScriptedLLM
 from playhead.testing.network import NetworkForbiddenError, no_network
 from playhead.testing.openai import openai_calls, openai_sse, openai_text
 from playhead.testing.provider import FakeProvider, Request
+from playhead.testing.recorder import Recorder, record, replay
 from playhead.testing.replies import (
     Reply,
     hang,
@@ -25,9 +27,13 @@ __all__ = [
     "Answer",
     "FakeProvider",
     "NetworkForbiddenError",
+    "Recorder",
     "Reply",
     "Request",
     "ScriptedLLM",
+    "anthropic_calls",
+    "anthropic_sse",
+    "anthropic_text",
     "gemini_calls",
     "gemini_sse",
     "gemini_text",
@@ -36,6 +42,8 @@ __all__ = [
     "openai_calls",
     "openai_sse",
     "openai_text",
+    "record",
+    "replay",
     "reply_bytes",
     "reply_html",
     "reply_json",

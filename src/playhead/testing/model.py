@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from playhead.errors import LLMError
+from playhead.errors import BadRequestError
 from playhead.events import EmitDelta, LLMDelta, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall
 
@@ -36,8 +36,8 @@ class ScriptedLLM:
 
     Args:
         script: the answers.
-        default: answers once the script is used up. Without it, a call beyond the script raises an
-            `LLMError` that says so, and with which a run ends.
+        default: answers once the script is used up. Without it, a call beyond the script raises a
+            `BadRequestError` that says so; no loop repeats such a call, and the run ends with it.
 
     Attributes:
         requests: every `LLMRequest` so far.
@@ -85,7 +85,7 @@ class ScriptedLLM:
             return self._script.pop(0)
         if self._default is not None:
             return self._default
-        raise LLMError(
+        raise BadRequestError(
             f"The script has {self._given} answers, and this is call {len(self.requests)} of the model.",
             provider=self.provider,
         )

@@ -49,13 +49,15 @@ class FakeProvider:
     """A scripted HTTP/1.1 server. `default` answers once the script is used up.
 
     Without a `default`, a request beyond the script is answered 500 and fails the test at exit.
+    `url` is where it listens, with `base_path` behind it.
     """
 
-    def __init__(self, *script: Script, default: Script | None = None) -> None:
+    def __init__(self, *script: Script, default: Script | None = None, base_path: str = "") -> None:
         self.requests: list[Request] = []
         self.url = ""
         self._script = list(script)
         self._default = default
+        self._base_path = base_path
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._failures: list[BaseException] = []
         self._arrived = asyncio.Condition()
@@ -78,7 +80,7 @@ class FakeProvider:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(partial(_protocol, self._accept), "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()
-        self.url = f"http://{host}:{port}"
+        self.url = f"http://{host}:{port}{self._base_path}"
         return self
 
     async def __aexit__(

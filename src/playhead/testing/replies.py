@@ -30,7 +30,9 @@ def reply_json(
 ) -> Reply:
     """A whole JSON answer in one write. With `cut`, only its first half arrives."""
     raw = json.dumps(body).encode()
-    head = _head(status, {"Content-Type": "application/json", "Content-Length": str(len(raw))}, headers)
+    head = http_head(
+        status, {"Content-Type": "application/json", "Content-Length": str(len(raw)), **(headers or {})}
+    )
     return Reply([head + raw[: len(raw) // 2]], cut) if cut else Reply([head + raw])
 
 
@@ -41,9 +43,7 @@ def reply_bytes(*writes: bytes, end: Literal["keep", "fin", "rst", "hang"] = "fi
 
 def reply_html(html: str = "<html><h1>Bad gateway</h1></html>", status: int = 502) -> Reply:
     """A page, as gateways answer where an API was expected."""
-    raw = html.encode()
-    head = _head(status, {"Content-Type": "text/html", "Content-Length": str(len(raw))}, None)
-    return Reply([head + raw])
+    return _whole(html.encode(), "text/html", status)
 
 
 def hang() -> Reply:
@@ -69,7 +69,7 @@ def stream(
     """
     extra = {"Content-Type": content_type}
     extra |= {"Transfer-Encoding": "chunked"} if framing == "chunked" else {"Connection": "close"}
-    writes = [_head(status, extra, headers)]
+    writes = [http_head(status, {**extra, **(headers or {})})]
     writes += [b"%x\r\n%b\r\n" % (len(c), c) for c in chunks if c] if framing == "chunked" else chunks
     if framing == "close":
         return Reply(writes, cut or "fin", pause, 1)
@@ -87,7 +87,15 @@ def sse(*events: Any, done: bool = False) -> list[bytes]:
     return [f"data: {text}\n\n".encode() for text in (*texts, *(["[DONE]"] if done else []))]
 
 
-def _head(status: int, own: Mapping[str, str], given: Mapping[str, str] | None) -> bytes:
-    lines = [f"HTTP/1.1 {status} Scripted"]
-    lines += [f"{name}: {value}" for name, value in {**own, **(given or {})}.items()]
+def _whole(
+    raw: bytes, kind: str, status: int, headers: Mapping[str, str] | None = None, cut: Cut | None = None
+) -> Reply:
+    own = {"Content-Type": kind, "Content-Length": str(len(raw))}
+    head = http_head(status, {**own, **(headers or {})})
+    return Reply([head + raw[: len(raw) // 2]], cut) if cut else Reply([head + raw])
+
+
+def http_head(status: int, headers: Mapping[str, str]) -> bytes:
+    """The status line and the headers, up to the body."""
+    lines = [f"HTTP/1.1 {status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
