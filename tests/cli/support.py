@@ -110,6 +110,14 @@ class Terminal:
         """Press keys; `\\x03` is Ctrl-C, `\\x04` Ctrl-D."""
         os.write(self._master, text.encode())
 
+    async def press_until(self, key: str, text: str) -> None:
+        """Press a key until it has its effect: readline misses a Ctrl-C while it is not waiting."""
+        for _ in range(10):
+            self.type(key)
+            with contextlib.suppress(AssertionError):
+                return await self.wait_for(text, timeout=1)
+        raise AssertionError(f"{text!r} never came; the screen is:\n{self.screen}")
+
     async def wait_for(self, text: str, timeout: float = 30) -> None:
         """Return once the text is on the screen, from where the last wait ended."""
         try:

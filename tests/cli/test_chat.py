@@ -9,7 +9,6 @@ import pytest
 from tests.cli.support import CANARY, ESCAPES, playhead, terminal
 from tests.support.fake_provider import (
     FakeProvider,
-    Reply,
     Request,
     openai_calls,
     openai_sse,
@@ -93,26 +92,28 @@ async def test_calls_and_their_results_are_shown_beside_the_answer() -> None:
 async def test_a_failing_provider_is_two_lines_and_exit_code_1(status: int, todo: str) -> None:
     """R16, R43: no key, no body of the provider."""
     body = {"error": {"message": f"secret detail {CANARY}"}}
-    async with FakeProvider(reply_json(body, status)) as provider:
+    async with FakeProvider(default=reply_json(body, status)) as provider:
         done = await playhead("chat", "hi", env=provider_env(provider))
     assert (done.code, done.out) == (1, "")
     assert todo in done.fault[1]
     assert CANARY not in done.err
 
 
-@pytest.mark.parametrize(
-    ("reply", "note"),
-    [
-        (openai_sse("Half an ans", finish_reason="length"), "output limit"),
-        (openai_sse("Half an ans", cut="rst", finish_reason=None, done=False), "connection"),
-    ],
-)
-async def test_a_cut_answer_is_never_shown_as_a_whole_one(reply: Reply, note: str) -> None:
+async def test_a_cut_answer_is_never_shown_as_a_whole_one() -> None:
     """Design 7.11."""
-    async with FakeProvider(reply) as provider:
+    async with FakeProvider(openai_sse("Half an ans", finish_reason="length")) as provider:
         done = await playhead("chat", "hi", env=provider_env(provider))
-    assert done.out == "Half an ans\n"
-    assert note in done.err
+    assert (done.code, done.out) == (0, "Half an ans\n")
+    assert "output limit" in done.err
+
+
+async def test_an_attempt_that_broke_off_is_not_part_of_the_answer() -> None:
+    """Design 4: what was shown before an attempt is void. On a pipe it is not there at all."""
+    broken = openai_sse("Half an ans", cut="rst", finish_reason=None, done=False)
+    async with FakeProvider(broken, openai_sse("A whole answer.")) as provider:
+        done = await playhead("chat", "hi", env=provider_env(provider))
+    assert (done.code, done.out) == (0, "A whole answer.\n")
+    assert "starting over" in done.err
 
 
 async def test_an_answer_cannot_drive_the_terminal() -> None:
@@ -168,8 +169,9 @@ async def test_ctrl_c_stops_an_answer_and_keeps_what_was_said() -> None:
 async def test_ctrl_c_at_the_prompt_ends_nothing() -> None:
     async with terminal("chat", env={"LLM_PROVIDER": "mock"}) as shown:
         await shown.wait_for("> ")
-        shown.type("half a li\x03")
-        await shown.wait_for("Ctrl-D ends")
+        shown.type("half a li")
+        await shown.wait_for("half a li")
+        await shown.press_until("\x03", "Ctrl-D ends")
         await shown.wait_for("> ")
         shown.type("hello\r")
         await shown.wait_for("The context is")
@@ -193,7 +195,7 @@ async def test_ctrl_c_ends_a_single_answer_with_exit_code_130() -> None:
 async def test_a_failed_turn_can_be_said_again() -> None:
     """A provider's failure does not end the conversation, and leaves no double message."""
     async with (
-        FakeProvider(reply_json({}, 500), openai_sse("Now.")) as provider,
+        FakeProvider(reply_json({}, 401), openai_sse("Now.")) as provider,
         terminal("chat", env=provider_env(provider)) as shown,
     ):
         await shown.wait_for("> ")

@@ -14,7 +14,9 @@ from playhead.cli.commands import run
 from playhead.cli.faults import CommandError, fault_of
 from playhead.cli.screen import clean, plain_clock
 from playhead.errors import AuthError, ConfigError, MediaError
-from tests.cli.support import CANARY, playhead
+from tests.cli.support import CANARY, environment, playhead
+
+SAMPLE = Path(__file__).parents[2] / "src" / "playhead" / "media" / "samples" / "jfk.mp4"
 
 COMMANDS = ["demo", "serve", "chat", "transcribe", "speech", "speech prepare", "doctor"]
 
@@ -136,6 +138,33 @@ async def test_debug_shows_where_it_came_from_without_the_key() -> None:
         assert ("Traceback" in done.err) == ("--debug" in args)
         assert "Error: The base URL" in done.err
         assert CANARY not in done.err
+
+
+def _shell(line: str, env: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        capture_output=True,
+        env={**environment(env), "PLAYHEAD": f"{sys.executable} -m playhead"},
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("command", ["doctor", "demo --once", "chat hi", "demo --once 2>&1"])
+def test_a_reader_that_leaves_early_changes_nothing(command: str) -> None:
+    """`| head -1`: the work ends as it would have, without a word."""
+    done = _shell(f"$PLAYHEAD {command} </dev/null | head -1", {"LLM_PROVIDER": "mock"})
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") == 1
+    assert b"Traceback" not in done.stderr
+    assert b"Broken" not in done.stderr
+
+
+def test_a_word_that_the_terminal_cannot_show_does_not_end_the_run(tmp_path: Path) -> None:
+    video = tmp_path / "gr\u00fc\u00dfe.mp4"
+    video.write_bytes(SAMPLE.read_bytes())
+    done = _shell(f"$PLAYHEAD demo --once '{video}'", {"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0, done.stderr
+    assert b"gr??e.mp4" in done.stdout
 
 
 def test_text_of_others_cannot_drive_the_terminal() -> None:

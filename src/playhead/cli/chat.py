@@ -9,7 +9,7 @@ from importlib import import_module
 from playhead.cli.bridge import Bridge
 from playhead.cli.exits import DONE, FAILED, INTERRUPTED, WRONG
 from playhead.cli.faults import CommandError, Fault, say, todo_for
-from playhead.cli.screen import RunView, clean, make_console
+from playhead.cli.screen import RunView, clean, make_console, put
 from playhead.config import Settings, connect_with, create_library, create_registry, create_speech
 from playhead.events import RunEnd
 from playhead.loop import AgentLoop
@@ -81,11 +81,11 @@ def _tell_end(result: AgentRunResult) -> None:
         case "max_steps":
             say(Fault("The model went on calling tools until the limit of steps.", "Ask for less at once."))
         case "cancelled":
-            sys.stderr.write("(stopped)\n")
+            put(sys.stderr, "(stopped)\n")
         case "final" if result.stop_reason == "length":
-            sys.stderr.write("(cut off: the answer reached the output limit)\n")
+            put(sys.stderr, "(cut off: the answer reached the output limit)\n")
         case "final" if result.stop_reason == "interrupted":
-            sys.stderr.write("(cut off: the connection to the provider broke)\n")
+            put(sys.stderr, "(cut off: the connection to the provider broke)\n")
 
 
 def _exit_code(result: AgentRunResult) -> int:
@@ -115,15 +115,15 @@ def _asked(message: str | None) -> str | None:
 def _interactive(talk: Conversation, bridge: Bridge) -> int:
     with contextlib.suppress(ImportError):
         import_module("readline")  # makes `input` a line editor, where there is one
-    sys.stderr.write("Ctrl-C stops an answer, Ctrl-D ends the conversation.\n")
+    put(sys.stderr, "Ctrl-C stops an answer, Ctrl-D ends the conversation.\n")
     while True:
         try:
             line = _read_line()
         except EOFError:
-            sys.stderr.write("\n")
+            put(sys.stderr, "\n")
             return DONE
         except KeyboardInterrupt:
-            sys.stderr.write("\n(Ctrl-D ends the conversation.)\n")
+            put(sys.stderr, "\n(Ctrl-D ends the conversation.)\n")
             continue
         if line.strip():
             talk.turn(bridge, line)
@@ -133,8 +133,7 @@ def _read_line() -> str:
     if sys.stdout.isatty():
         return input("> ")
     # `input` would write its prompt into the answers.
-    sys.stderr.write("> ")
-    sys.stderr.flush()
+    put(sys.stderr, "> ")
     line = sys.stdin.readline()
     if not line:
         raise EOFError

@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,9 @@ _PORT = click.IntRange(0, 65535)
 def run(args: list[str] | None = None) -> int:
     """Parse, call, and return the exit code. Never raises."""
     debug = _Debug()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a word that a terminal cannot show must not end a run
     try:
         code = _playhead.main(args, "playhead", standalone_mode=False, obj=debug)
         return code if isinstance(code, int) else 0
@@ -123,7 +127,8 @@ def chat(message: str | None) -> int:
       playhead chat
 
     With MESSAGE it answers and ends; what is piped in comes behind the message, or is it. Without
-    both it is a conversation: Ctrl-C stops an answer, Ctrl-D ends. Only answers go to stdout.
+    both it is a conversation: Ctrl-C stops an answer, Ctrl-D ends. Only answers go to stdout; to a
+    pipe each goes when it is whole.
     """
     from playhead.cli.chat import chat
     from playhead.config import load_settings

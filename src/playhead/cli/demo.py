@@ -14,8 +14,8 @@ from msgspec.structs import replace
 import playhead
 from playhead.cli.bridge import Bridge
 from playhead.cli.exits import DONE, FAILED
-from playhead.cli.faults import Fault, say, todo_for
-from playhead.cli.screen import RunView, clean, make_console
+from playhead.cli.faults import SPEECH_TODO, CommandError, Fault, say, todo_for
+from playhead.cli.screen import RunView, clean, make_console, put
 from playhead.cli.serve import Serving
 from playhead.config import Settings, connect_with, create_library, create_registry, create_speech
 from playhead.errors import ConfigError
@@ -43,6 +43,9 @@ def demo(settings: Settings, video: Path | None, *, once: bool, port: int | None
     llm = connect_with(settings)
     library = create_library(settings)
     speech = create_speech(settings)
+    status = speech.status()
+    if status.state != "ready":
+        raise CommandError(status.message, SPEECH_TODO[status.state])
     registry = create_registry(settings, library, speech)
     console = make_console(sys.stdout)
     with Bridge() as bridge:
@@ -70,7 +73,7 @@ def _taken_address(app: "Starlette", port: int | None) -> Serving:
         return Serving(app, "127.0.0.1", PORT)
     except ConfigError:
         serving = Serving(app, "127.0.0.1", 0)
-        sys.stderr.write(f"Port {PORT} is in use: taking {serving.url.rpartition(':')[2]} instead.\n")
+        put(sys.stderr, f"Port {PORT} is in use: taking {serving.url.rpartition(':')[2]} instead.\n")
         return serving
 
 

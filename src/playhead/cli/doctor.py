@@ -12,7 +12,8 @@ from typing import Literal
 import msgspec
 
 from playhead.cli.exits import DONE, FAILED
-from playhead.cli.faults import fault_of
+from playhead.cli.faults import SPEECH_TODO, fault_of
+from playhead.cli.screen import clean, make_console, put
 from playhead.config import Settings, connect_with, create_speech
 from playhead.errors import ConfigError, MediaError
 from playhead.http import where
@@ -26,11 +27,6 @@ _EXTRAS = {
 }
 # Without these the demo cannot run.
 _NEEDED = ("server", "speech")
-_SPEECH = {
-    "needs_package": "Run: pip install 'playhead[speech]'",
-    "needs_weights": "Run: playhead speech prepare",
-    "needs_key": "Set PLAYHEAD_SPEECH_API_KEY.",
-}
 # A model that has to be joined takes 150 MB, a film more.
 _TOO_LITTLE, _LITTLE = 200 * 10**6, 2 * 10**9
 
@@ -56,7 +52,7 @@ def doctor(settings: Settings, *, deep: bool, as_json: bool, port: int) -> int:
     checks = list(_checks(settings, deep, port))
     report = Report(all(check.status != "problem" for check in checks), checks)
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
+        put(sys.stdout, msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
     else:
         _print(report)
     return DONE if report.ok else FAILED
@@ -147,7 +143,9 @@ def _speech(settings: Settings, deep: bool) -> Check:
         fault = fault_of(error)
         return Check(name, "problem", fault.what, fault.todo)
     if status.state != "ready":
-        return Check(name, "problem", status.message, _SPEECH[status.state])
+        return Check(name, "problem", status.message, SPEECH_TODO[status.state])
+    if settings.speech_base_url:
+        return Check(name, "ok", f"{status.model} at {where(settings.speech_base_url)}{deeply}")
     return Check(name, "ok", status.message + deeply)
 
 
@@ -188,8 +186,6 @@ def _shown(folder: Path) -> str:
 
 
 def _print(report: Report) -> None:
-    from playhead.cli.screen import clean, make_console
-
     console = make_console(sys.stdout)
     words = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "bold red")}
     for check in report.checks:

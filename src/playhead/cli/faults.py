@@ -5,8 +5,9 @@ import traceback
 from typing import NamedTuple
 
 from playhead.cli.exits import FAILED, WRONG
+from playhead.cli.screen import put
 from playhead.encode import error_text, mask
-from playhead.errors import ConfigError, LLMError, MediaError, PlayheadError
+from playhead.errors import ConfigError, PlayheadError
 
 DOCTOR = "Run: playhead doctor"
 # The extra that brings a package.
@@ -37,6 +38,8 @@ _TODO = {
     "weights_damaged": "Run: playhead speech prepare",
     "needs_package": "Run: pip install 'playhead[speech]'",
     "engine_failed": DOCTOR,
+    "media": "Check the disk and PLAYHEAD_HOME: playhead doctor",
+    "store": "Check the disk and PLAYHEAD_HOME: playhead doctor",
     # of a model call
     "config": DOCTOR,
     "auth": "Check LLM_API_KEY, and that it belongs to LLM_PROVIDER and LLM_BASE_URL.",
@@ -52,6 +55,11 @@ _TODO = {
     "rate_limit": "Try again in a while.",
     "timeout": "Try again in a while.",
     "tool_fatal": "See the tool's message above.",
+}
+SPEECH_TODO = {
+    "needs_package": "Run: pip install 'playhead[speech]'",
+    "needs_weights": "Run: playhead speech prepare",
+    "needs_key": "Set PLAYHEADSPEECH_TODO_API_KEY.",
 }
 _OTHERWISE = "Add --debug to see where it came from."
 
@@ -96,10 +104,8 @@ def fault_of(error: BaseException) -> Fault:
             return Fault(what, " ".join(notes), error.exit_code)
         case ConfigError():
             return Fault(what, " ".join(notes) or DOCTOR, WRONG)
-        case MediaError() | LLMError():
+        case PlayheadError():
             return Fault(what, " ".join(notes) or todo_for(error.code))
-        case PlayheadError() | OSError():
-            return Fault(what, " ".join(notes) or _OTHERWISE)
     return Fault(f"{type(error).__name__}: {what}", _OTHERWISE)
 
 
@@ -107,7 +113,7 @@ def report(error: BaseException, debug: bool) -> int:
     """Tell stderr, with a traceback if that was asked for, and return the exit code."""
     if debug:
         lines = "".join(traceback.format_exception(error))
-        sys.stderr.write(mask(lines, 50_000) + "\n")
+        put(sys.stderr, mask(lines, 50_000) + "\n")
     fault = fault_of(error)
     say(fault)
     return fault.exit_code
@@ -115,7 +121,7 @@ def report(error: BaseException, debug: bool) -> int:
 
 def say(fault: Fault) -> None:
     """Write a fault to stderr."""
-    sys.stderr.write(f"Error: {fault.what}\n{fault.todo}\n")
+    put(sys.stderr, f"Error: {fault.what}\n{fault.todo}\n")
 
 
 def _missing_package(error: BaseException) -> str | None:

@@ -1,6 +1,7 @@
 """What a run looks like in a terminal, and on a pipe: the same words, without colour and movement."""
 
 import json
+import os
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -8,7 +9,6 @@ from playhead.events import (
     Attempt,
     Event,
     StepEnd,
-    StepStart,
     TextDelta,
     ToolCallEvent,
     ToolProgress,
@@ -37,7 +37,27 @@ def make_console(stream: TextIO) -> "Console":
     """A console that takes every text as it is: no markup, no emoji codes, no lines cut by width."""
     from rich.console import Console
 
-    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    class PipeConsole(Console):
+        def on_broken_pipe(self) -> None:
+            to_nowhere(stream)
+
+    return PipeConsole(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def put(stream: TextIO, text: str) -> None:
+    """Write at once. When the reader of a pipe has gone (`| head`), what is written goes nowhere."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        to_nowhere(stream)
+
+
+def to_nowhere(stream: TextIO) -> None:
+    """Let the work end as it would have: https://docs.python.org/3/library/signal.html#note-on-sigpipe"""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def plain_clock(seconds: float) -> str:
@@ -48,6 +68,9 @@ def plain_clock(seconds: float) -> str:
 
 class RunView:
     """Shows the events of a run as they come. Close it before anything else is written.
+
+    On a terminal the answer streams. On a pipe its text is held until the step is over: an attempt
+    that broke off and was made anew cannot be taken back from there.
 
     Args:
         console: where calls, progress and results go.
@@ -61,22 +84,18 @@ class RunView:
         self._transcript = transcript
         self._progress = progress_on(console)
         self._calls: dict[str, ToolCall] = {}
-        self._written = ""
-        self._in_step = False
+        self._live = answer.isatty()
+        self._text = ""
 
     def show(self, event: Event) -> None:
         """Show one event."""
         match event:
-            case StepStart():
-                self._in_step = False
             case Attempt() if event.number > 1:
-                self._end_line()
-                self._console.print(clean(f"  starting over: {event.reason}"), style="dim")
-                self._in_step = False
+                self._start_over(event)
             case TextDelta():
-                self._write(clean(event.text))
+                self._add(clean(event.text))
             case ToolCallEvent():
-                self._end_line()
+                self._end_text()
                 self._call(event.call)
             case ToolProgress():
                 call = self._calls.get(event.call_id)
@@ -87,28 +106,36 @@ class RunView:
                 self._progress.end(event.result.tool_call_id)
                 self._result(event.result)
             case StepEnd():
-                self._end_line()
+                self._end_text()
 
     def close(self) -> None:
         """End what is open: a line, a moving bar."""
         self._progress.close()
-        self._end_line()
+        self._end_text()
 
-    def _write(self, text: str) -> None:
+    def _add(self, text: str) -> None:
         if not text:
             return
-        if not self._in_step and self._answer is self._console.file:
-            self._console.print()
-        self._in_step = True
-        self._answer.write(text)
-        self._answer.flush()
-        self._written = text
+        if self._live:
+            put(self._answer, text if self._text else f"{self._before()}{text}")
+        self._text += text
 
-    def _end_line(self) -> None:
-        if self._written and not self._written.endswith("\n"):
-            self._answer.write("\n")
-            self._answer.flush()
-        self._written = ""
+    def _end_text(self) -> None:
+        text, self._text = self._text, ""
+        if not text:
+            return
+        end = "" if text.endswith("\n") else "\n"
+        put(self._answer, end if self._live else f"{self._before()}{text}{end}")
+
+    def _start_over(self, attempt: Attempt) -> None:
+        if self._live:
+            self._end_text()
+        self._text = ""
+        self._console.print(clean(f"  starting over: {attempt.reason}"), style="dim")
+
+    def _before(self) -> str:
+        """An empty line between calls and answer, where both go to the same place."""
+        return "\n" if self._answer is self._console.file and self._calls else ""
 
     def _call(self, call: ToolCall) -> None:
         self._calls[call.id] = call

@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 
 from playhead.cli.bridge import Bridge
 from playhead.cli.exits import DONE
+from playhead.cli.screen import put
 from playhead.config import Settings, connect_with
 from playhead.errors import ConfigError
 from playhead.server import create_app
@@ -20,13 +21,12 @@ def serve(settings: Settings, host: str, port: int) -> int:
     try:
         connect_with(settings)
     except ConfigError as error:
-        sys.stderr.write(f"Chats will not work yet. {error}\n")
+        put(sys.stderr, f"Chats will not work yet. {error}\n")
     with Bridge() as bridge, suppress(KeyboardInterrupt):
         try:
             url = bridge.run(serving.start())
-            sys.stderr.write("Ctrl-C ends it.\n")
-            sys.stdout.write(f"Serving {url}\n")
-            sys.stdout.flush()
+            put(sys.stderr, "Ctrl-C ends it.\n")
+            put(sys.stdout, f"Serving {url}\n")
             bridge.run(serving.wait())
         finally:
             bridge.run(serving.stop())

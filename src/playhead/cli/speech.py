@@ -4,7 +4,7 @@ import sys
 
 from playhead.cli.bridge import Bridge
 from playhead.cli.exits import DONE
-from playhead.cli.screen import clean, make_console, progress_on
+from playhead.cli.screen import clean, make_console, progress_on, put
 from playhead.config import Settings, create_speech
 from playhead.errors import MediaError
 from playhead.media.catalogue import ALIASES, KNOWN
@@ -45,5 +45,4 @@ def _tell(status: SpeechStatus, asked: str | None) -> None:
     for offer in status.better:
         lines.append(f"Better: {offer.name}, a download of {offer.size / 10**6:.0f} MB, {offer.note}.")
         lines.append(f"        playhead speech prepare --model {offer.name}")
-    sys.stdout.write(clean("\n".join(lines)) + "\n")
-    sys.stdout.flush()
+    put(sys.stdout, clean("\n".join(lines)) + "\n")

@@ -1,12 +1,13 @@
 """`playhead transcribe FILE`: the transcript goes to stdout or a file, everything else to stderr."""
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 
 from playhead.cli.bridge import Bridge
 from playhead.cli.exits import DONE
 from playhead.cli.faults import CommandError
-from playhead.cli.screen import Bars, clean, make_console
+from playhead.cli.screen import Bars, clean, make_console, put
 from playhead.config import Settings, create_speech
 from playhead.media.captions import render
 from playhead.media.types import Transcript, TranscriptWarning
@@ -26,7 +27,7 @@ def transcribe(settings: Settings, file: Path, form: str, language: str | None, 
         raise CommandError(f"There is no folder for {output.name!r}.", "Make it, or name another one.")
     transcript = _made(settings, file, language)
     for warning in transcript.warnings:
-        sys.stderr.write(f"Note: {_NOTES[warning]}.\n")
+        put(sys.stderr, f"Note: {_NOTES[warning]}.\n")
     text = render(transcript, form)
     if output is None:
         _to_stdout(text)
@@ -60,9 +61,7 @@ def _made(settings: Settings, file: Path, language: str | None) -> Transcript:
 
 
 def _to_stdout(text: str) -> None:
-    if sys.stdout.isatty():
-        sys.stdout.write(text)
-    else:
-        # Captions are UTF-8, whatever the system's own encoding is.
-        sys.stdout.buffer.write(text.encode())
-    sys.stdout.flush()
+    if isinstance(sys.stdout, TextIOWrapper) and not sys.stdout.isatty():
+        # Captions are UTF-8 with plain line ends, whatever the system's own are.
+        sys.stdout.reconfigure(encoding="utf-8", newline="")
+    put(sys.stdout, text)
