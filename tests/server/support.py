@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,32 @@ def settings(home: Path, base_url: str | None = None, **more: Any) -> Settings:
     return Settings(home=home, **more)
 
 
+class PromptServer(Server):
+    """The server, which looks at once whether it should end, and not ten times a second."""
+
+    def __init__(self, app: Starlette, on_ready: Callable[[], object]) -> None:
+        super().__init__(app, on_ready)
+        self.end = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.end.wait()
+
+
 @asynccontextmanager
 async def served(app: Starlette | None = None, **parts: Any) -> AsyncIterator[aiohttp.ClientSession]:
     """Serve an app on loopback; what is yielded asks it."""
     app = app or create_app(**parts)
     ready = asyncio.Event()
     with listen("127.0.0.1", 0) as listener:
-        server = Server(app, ready.set)
+        server = PromptServer(app, ready.set)
         task = asyncio.create_task(server.serve([listener]))
         await ready.wait()
         try:
             async with aiohttp.ClientSession(address_of(listener)) as client:
                 yield client
         finally:
-            server.should_exit = True
+            server.end.set()
             await task
 
 

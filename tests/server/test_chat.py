@@ -214,6 +214,13 @@ async def test_what_is_not_json_is_400(raw: bytes, client: aiohttp.ClientSession
     assert answer["path"] in ("$", "messages[0]")
 
 
+async def test_a_long_wrong_value_is_not_said_again(client: aiohttp.ClientSession) -> None:
+    """R15"""
+    status, answer = await chat(client, {"messages": [{"role": "x" * 900_000, "content": ""}]})
+    assert (status, answer["path"]) == (400, "messages[0].role")
+    assert len(answer["error"]) < 300
+
+
 async def test_a_body_beyond_the_limit_is_413(tmp_path: Path) -> None:
     """R15: with a length that says so, and without one."""
 

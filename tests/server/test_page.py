@@ -26,6 +26,7 @@ EXPECTED = "Failed to load resource"
 
 @pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[Browser]:
+    expect.set_options(timeout=20_000)
     async with async_playwright() as playwright:
         chromium = shutil.which("chromium")
         assert chromium, "the tests of the page need a command named chromium: apt-get install chromium"
@@ -218,6 +219,7 @@ async def test_the_page_is_used_by_keyboard_alone(browser: Browser, tmp_path: Pa
         await page.keyboard.type("two")
         await page.keyboard.press("Enter")
         await expect(page.locator(".user")).to_have_text("one\ntwo")
+        await expect(page.locator("#stop")).to_be_visible()
         await page.focus("#message")
         await page.keyboard.press("Tab")
         assert await page.evaluate("document.activeElement.id") == "stop"

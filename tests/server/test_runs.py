@@ -200,6 +200,7 @@ async def test_without_a_model_nothing_is_begun(
         ({"message": {}}, "message.content"),
         ({"message": {"content": 5}}, "message.content"),
         ({"message": {"content": "x", "id": 5}}, "message.id"),
+        ({"message": {"content": "x", "id": "x" * 201}}, "message.id"),
         ({"message": {"content": [{"type": "film"}]}}, "message.content[0].type"),
         ({"message": "x", "context": []}, "context"),
         ([], "$"),
@@ -226,6 +227,15 @@ async def test_a_thread_has_a_name_that_can_be_read(thread: str, client: aiohttp
 async def test_an_unknown_run_is_404(method: str, what: str, client: aiohttp.ClientSession) -> None:
     status, answer = await ask(client, method, f"/api/agent/runs/no-such-run/{what}")
     assert (status, answer["code"]) == (404, "not_found")
+
+
+async def test_head_of_a_stream_does_not_wait_for_the_run(tmp_path: Path) -> None:
+    model = HeldModel()
+    async with served(llm=model, settings=settings(tmp_path)) as client:
+        _, run = await ask(client, "POST", RUNS, json={"message": "Hello"})
+        async with asyncio.timeout(5), client.head(f"/api/agent/runs/{run['runId']}/events") as response:
+            assert (response.status, response.content_type) == (200, "text/event-stream")
+        model.go.set()
 
 
 async def test_what_is_internal_stays_inside(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from playhead import ConfigError
 from playhead.server import create_app, serve
-from tests.server.support import HELLO, STREAM, ask, frames, settings
+from tests.server.support import HELLO, STREAM, ask, frames, served, settings
 
 pytestmark = pytest.mark.anyio
 
@@ -107,6 +107,17 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port}.*another port"):
             await serve(create_app(settings=settings(tmp_path)), "127.0.0.1", port)
+
+
+async def test_an_answer_is_not_held_back(tmp_path: Path) -> None:
+    """Nagle's algorithm would add 40 ms to every answer that goes out as head and body."""
+    async with served(settings=settings(tmp_path)) as client:
+        took = []
+        for _ in range(20):
+            began = monotonic()
+            assert (await ask(client, "GET", "/healthz"))[0] == 200
+            took.append(monotonic() - began)
+    assert sorted(took)[10] < 0.03
 
 
 async def test_nothing_is_done_before_a_request(tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ T = TypeVar("T")
 _DRAIN_BYTES = 32 * 1024 * 1024
 _DRAIN_SECONDS = 2.0
 
+# Of a wrong value, no more than this is said again.
+_SHOWN = 200
+
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 _FAULT = re.compile(r"(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>.*)`)?", re.S)
 _MISSING = re.compile(r"missing required field `(.+)`")
@@ -118,6 +121,7 @@ def _fault(text: str) -> ApiError:
     if missing := _MISSING.search(what):
         path, what = f"{path}.{missing[1]}", "Missing"
     path = path.removeprefix(".") or "$"
+    what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}…"
     return ApiError(400, "invalid", f"{'The body' if path == '$' else path}: {what}.", path=path)
 
 

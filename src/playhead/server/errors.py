@@ -49,6 +49,7 @@ Code = Literal[
     "empty",
     "engine_failed",
     "media",
+    "needs_package",
     "no_audio",
     "no_decodable_audio",
     "unreadable",
@@ -67,6 +68,7 @@ _MEDIA_STATUS = {
     "no_audio": 422,
     "no_decodable_audio": 422,
     "cancelled": 409,
+    "needs_package": 503,
     "weights_missing": 503,
     "weights_damaged": 503,
 }

@@ -38,7 +38,7 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                MutableHeaders(raw=message["headers"]).setdefault("X-Content-Type-Options", "nosniff")
+                MutableHeaders(scope=message).setdefault("X-Content-Type-Options", "nosniff")
             await send(message)
 
         scope["playhead"] = self.parts

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import os
 import socket
 from collections.abc import Callable
 
@@ -105,9 +106,16 @@ def _check_loopback(host: str) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """Bind a loopback address. Raises `ConfigError` for another one, or one that is taken."""
     _check_loopback(host)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named, as asyncio turns Nagle's delay off (40 ms an answer) only where it is.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
     except (OSError, OverflowError) as error:
+        listener.close()
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"Cannot listen on {host} port {port}: {reason}. Choose another port.") from None
+    return listener

@@ -21,7 +21,7 @@ from playhead.server.wire import (
     public_message,
 )
 
-_MAX_THREAD_ID = 200
+_MAX_ID = 200
 
 
 async def start_run(request: Request) -> Response:
@@ -36,6 +36,9 @@ async def start_run(request: Request) -> Response:
     said = body.message if isinstance(body.message, NewMessage) else NewMessage(body.message)
     if not said.content or (isinstance(said.content, str) and said.content.isspace()):
         raise ApiError(400, "invalid", "message: It is empty; write what the user said.", path="message")
+    if len(said.id or "") > _MAX_ID:
+        text = f"message.id: It has more than {_MAX_ID} characters."
+        raise ApiError(400, "invalid", text, path="message.id")
     parts.check_model()
     handle = await parts.sessions.start(
         thread_id, said.content, context=body.context, message_id=said.id or None
@@ -93,11 +96,11 @@ def _stream(parts: Parts, run_id: str) -> EventStream:
 
 def _thread_id(request: Request) -> str:
     thread_id: str = request.path_params["thread_id"]
-    if len(thread_id) > _MAX_THREAD_ID or not thread_id.isprintable():
+    if len(thread_id) > _MAX_ID or not thread_id.isprintable():
         raise ApiError(
             400,
             "invalid",
-            f"thread_id: It must be at most {_MAX_THREAD_ID} printable characters.",
+            f"thread_id: It must be at most {_MAX_ID} printable characters.",
             path="thread_id",
         )
     return thread_id

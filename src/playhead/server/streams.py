@@ -48,6 +48,10 @@ class EventStream(Response):
         self.sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await self.frames.aclose()
+            await super().__call__(scope, receive, send)
+            return
         writer = asyncio.create_task(self._write(send))
         helpers = (asyncio.create_task(gone(receive)), asyncio.create_task(self._beat(send)))
         try:

@@ -36,7 +36,7 @@ function fail(text) {
 
 function busy(id) {
   runId = id;
-  get("stop").hidden = id === null;
+  get("stop").hidden = !id;
   get("send").disabled = id !== null;
   get("hint").hidden = true;
   if (id === null) get("status").textContent = "";
