@@ -77,7 +77,8 @@ async def test_hosts_that_the_application_names_are_served(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost", "x"]
+    "origin",
+    ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost", "x", "http://[", "://"],
 )
 @pytest.mark.parametrize(
     ("method", "path"),

@@ -31,6 +31,7 @@ async def chat(request: Request) -> Response:
     body = await read_json(request, ChatBody, parts.options.max_body, tidy_messages)
     model = parts.model.resolve()
     if wants_events(request):
+        parts.check_open()
         return EventStream(_frames(parts, model, _llm_request(parts, body)), parts.options.heartbeat)
     # There is no session to come back to: when the client leaves, the call is cancelled (Q211).
     task = _call(parts, model, _llm_request(parts, body))

@@ -8,7 +8,6 @@ looks at two headers. `Host`: a foreign name that was rebound to this address is
 import asyncio
 import ipaddress
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -79,10 +78,9 @@ def check_origin(scope: Scope, origins: Sequence[str]) -> None:
     origin = headers.get("origin")
     if origin is None or origin in origins:
         return
-    parts = urlsplit(origin)
-    port = _DEFAULT_PORTS.get(parts.scheme, "")
-    own = headers.get("host", "").lower().removesuffix(port)
-    if not parts.netloc or parts.netloc.lower().removesuffix(port) != own:
+    scheme, _, place = origin.lower().partition("://")
+    port = _DEFAULT_PORTS.get(scheme, "")
+    if not place or place.removesuffix(port) != headers.get("host", "").lower().removesuffix(port):
         raise ApiError(
             403,
             "bad_origin",
