@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from playhead.errors import MediaError
+from playhead.media.extra import require
 
 if TYPE_CHECKING:
     from av.container import InputContainer
-
-INSTALL = "Install it with: pip install 'playhead[speech]'"
 
 # FFmpeg's names of demuxers. None of them opens another file.
 _SOUND = "mov matroska webm mp3 wav w64 flac ogg aac ac3 aiff caf au avi flv mpeg mpegts asf amr"
@@ -91,10 +90,9 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 def _open_container(file: BinaryIO, name: str) -> "InputContainer":
-    try:
-        import av
-    except ImportError:
-        raise MediaError(f"Reading media needs the package 'av'. {INSTALL}", code="needs_package") from None
+    require("av")
+    import av
+
     options: dict[str, Any] = {"options": _OPTIONS, "timeout": _IO_TIMEOUT}
     if int(av.__version__.partition(".")[0]) < 19:
         # Without it bad bytes in a title raise; 19 replaces them by itself and knows no such argument.

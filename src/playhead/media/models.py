@@ -17,7 +17,7 @@ import msgspec
 from playhead.errors import MediaError
 from playhead.ids import new_id
 from playhead.media.catalogue import ALIASES, CATALOGUE, IN_PARTS, KNOWN, WHOLE, KnownModel
-from playhead.media.container import INSTALL
+from playhead.media.extra import require
 from playhead.media.files import sync_folder
 from playhead.media.types import OnProgress
 
@@ -117,12 +117,9 @@ def verify_model(model: KnownModel, folder: Path) -> None:
 
 def models_lock(models: Path) -> "FileLock":
     """Return the lock under which the folder of models is changed, by any process."""
-    try:
-        from filelock import FileLock
-    except ImportError:
-        raise MediaError(
-            f"Keeping models needs the package 'filelock'. {INSTALL}", code="needs_package"
-        ) from None
+    require("filelock")
+    from filelock import FileLock
+
     models.mkdir(parents=True, exist_ok=True)
     return FileLock(models / ".lock", thread_local=False)
 

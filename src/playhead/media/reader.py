@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from playhead.errors import MediaError
 from playhead.media.container import MediaFile, decode_errors
+from playhead.media.extra import require
 from playhead.media.probe import start_of
 from playhead.media.types import SAMPLE_RATE, Samples, TranscriptWarning
 
@@ -67,6 +68,7 @@ class AudioReader:
 
         Raises `MediaError`: as `probe`, and `no_audio`, `no_decodable_audio`.
         """
+        require("av", "numpy")
         import numpy as np
 
         waiting: list[Samples] = []

@@ -13,8 +13,8 @@ from playhead.errors import MediaError
 from playhead.ids import new_id
 from playhead.media.cache import CacheKey, TranscriptCache, content_hash
 from playhead.media.catalogue import ALIASES, CATALOGUE, KNOWN
-from playhead.media.container import INSTALL
 from playhead.media.download import HUB, download_model
+from playhead.media.extra import INSTALL
 from playhead.media.messages import Job
 from playhead.media.models import FoundModel, ensure_model, find_model
 from playhead.media.transcribe import language_code, main_language

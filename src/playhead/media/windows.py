@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playhead.errors import MediaError
-from playhead.media.container import INSTALL
+from playhead.media.extra import INSTALL, require
 from playhead.media.types import SAMPLE_RATE, Samples
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class VoiceDetector:
     """Silero VAD over a stream. Raises `MediaError` `needs_package`."""
 
     def __init__(self) -> None:
+        require("numpy", "onnxruntime")
         import numpy as np
 
         self._session = _session()
@@ -214,13 +215,13 @@ def _best_cut(odds: list[float]) -> int:
 
 
 def _session() -> "InferenceSession":
-    package = importlib.util.find_spec("faster_whisper")
-    try:
-        if package is None or not package.submodule_search_locations:
-            raise ImportError("faster_whisper")
-        import onnxruntime
-    except ImportError:
-        raise MediaError(f"Finding speech needs more packages. {INSTALL}", code="needs_package") from None
+    import onnxruntime
+
+    package = importlib.util.find_spec("faster_whisper")  # for its file, not its code
+    if package is None or not package.submodule_search_locations:
+        raise MediaError(
+            f"Finding speech needs the package 'faster-whisper'. {INSTALL}", code="needs_package"
+        )
     model = Path(package.submodule_search_locations[0]) / "assets" / "silero_vad_v6.onnx"
     options = onnxruntime.SessionOptions()
     options.inter_op_num_threads = options.intra_op_num_threads = 1

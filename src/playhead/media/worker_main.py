@@ -23,7 +23,7 @@ from playhead.media.reader import check_sound
 from playhead.media.transcribe import transcribe_media
 from playhead.media.types import Engine, EngineSpec, Segment
 
-_NICE = 15
+_NICE = 10
 # How often an idle worker looks whether its parent is still there, should the pipe be held open.
 _LOOK_UP = 5.0
 

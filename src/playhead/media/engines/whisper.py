@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from playhead.errors import MediaError
-from playhead.media.container import INSTALL
+from playhead.media.extra import require
 from playhead.media.models import ensure_model, find_model
 from playhead.media.types import EngineInfo, EngineStatus, OnProgress, Samples, Segment, Word
 
@@ -90,10 +90,9 @@ class WhisperEngine:
 
 
 def _load(folder: Path, threads: int, name: str) -> "WhisperModel":
-    try:
-        from faster_whisper import WhisperModel
-    except ImportError:
-        raise MediaError(f"Recognising speech needs more packages. {INSTALL}", code="needs_package") from None
+    require("faster_whisper")
+    from faster_whisper import WhisperModel
+
     try:
         # Weights as published are fp16, which a CPU silently turns into fp32, five times slower.
         return WhisperModel(
