@@ -1,7 +1,9 @@
 """What the environment decides, and what code decides over it. Requirements R39, R41-R45."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from playhead import ConfigError, LLMRequest, UserMessage, connect
@@ -9,6 +11,8 @@ from playhead.config import load_settings
 from playhead.llm.gemini import DEFAULT_BASE_URL, Gemini
 from playhead.llm.mock import MockLLM
 from playhead.llm.openai_compatible import OpenAICompatible
+from playhead.llm.profiles import DEFAULT, Profile
+from playhead.llm.servers import PROFILES
 from tests.support.fake_provider import FakeProvider, openai_text
 
 ALL = {
@@ -133,3 +137,60 @@ def test_a_base_url_that_is_none_is_refused_at_once(bad: str) -> None:
     """Q122: the text names the value and what to give."""
     with pytest.raises(ConfigError, match="base URL"):
         connect("openai-compatible", "m", "k", bad)
+
+
+# ---------------------------------------------------------------- profiles
+
+MINE = Profile(name="mine", prefill=True)
+MEASURED = Profile(name="measured", evidence="measured", merge_users=True)
+
+
+def profile_of(**given: Any) -> Profile:
+    llm = connect("openai-compatible", "m", "sk-canary", **{"base_url": "https://api.mistral.ai/v1", **given})
+    assert isinstance(llm, OpenAICompatible)
+    return llm.profile
+
+
+def write(folder: Path, name: str, profile: Profile) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_bytes(msgspec.json.encode(profile))
+    return path
+
+
+def test_a_profile_is_chosen_in_this_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Issue 3 items 3 and 6: code, `LLM_PROFILE`, measured, built in by host, default."""
+    assert profile_of(base_url="http://127.0.0.1:9/v1") is DEFAULT
+    assert profile_of() is PROFILES["mistral"]
+    write(load_settings().profiles_folder, "api.mistral.ai.json", MEASURED)
+    assert profile_of() == MEASURED
+    assert profile_of(base_url="https://api.mistral.ai:8443/v1") is PROFILES["mistral"]
+    monkeypatch.setenv("LLM_PROFILE", "groq")
+    assert profile_of() is PROFILES["groq"]
+    monkeypatch.setenv("LLM_PROFILE", str(write(tmp_path, "mine.json", MINE)))
+    assert profile_of() == MINE
+    assert profile_of(profile="xai") is PROFILES["xai"]
+    assert profile_of(profile=Profile(name="own")) == Profile(name="own")
+
+
+def test_without_a_base_url_the_measured_profile_is_that_of_the_api_itself() -> None:
+    """Issue 3 item 6."""
+    write(load_settings().profiles_folder, "api.openai.com.json", MEASURED)
+    assert profile_of(base_url=None) == MEASURED
+
+
+@pytest.mark.parametrize("provider", ["gemini", "anthropic", "mock"])
+def test_a_profile_is_for_servers_that_differ(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R42's kind: of the environment it is passed over; given in code it would do nothing, and is refused."""
+    monkeypatch.setenv("LLM_PROFILE", "groq")
+    connect(provider, "m", "k")
+    with pytest.raises(ConfigError, match=f"The provider {provider} takes no profile"):
+        connect(provider, "m", "k", profile="groq")
+
+
+def test_a_broken_measured_profile_is_named(tmp_path: Path) -> None:
+    """Issue 3 item 6: silently ignored it would be worse than none."""
+    folder = load_settings().profiles_folder
+    write(folder, "api.mistral.ai.json", MEASURED).write_text("{}")
+    with pytest.raises(ConfigError, match=r"'api\.mistral\.ai\.json' is not a profile"):
+        profile_of()

@@ -4,14 +4,16 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from playhead.errors import ConfigError
 from playhead.llm.base import AgentLLM
-from playhead.llm.factory import KEYLESS, create_llm
+from playhead.llm.factory import KEYLESS, PROFILED, create_llm
+from playhead.llm.profiles import Profile, profile_file, read_profile
+from playhead.llm.servers import DEFAULT_BASE_URL, chosen_profile
 
 if TYPE_CHECKING:
     from playhead.media.library import MediaLibrary
@@ -24,6 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         llm_provider, llm_model, llm_api_key, llm_base_url: `LLM_PROVIDER`, ... (see `connect`).
+        llm_profile: `LLM_PROFILE`, the name of a built-in profile or a profile file.
         home: `PLAYHEAD_HOME`, the folder of media, models and cache; by default the user's data folder.
         speech_model: `PLAYHEAD_SPEECH_MODEL`, a path, a size such as `base` or `small`, or nothing.
         speech_base_url, speech_api_key: `PLAYHEAD_SPEECH_BASE_URL`, `PLAYHEAD_SPEECH_API_KEY`, an
@@ -36,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     llm_model: str | None = None
     llm_api_key: str | None = None
     llm_base_url: str | None = None
+    llm_profile: str | None = None
     home: Path
     speech_model: str | None = None
     speech_base_url: str | None = None
@@ -66,6 +70,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.home / "chats"
 
     @property
+    def profiles_folder(self) -> Path:
+        return self.home / "profiles"
+
+    @property
     def names_llm(self) -> bool:
         """Whether any `LLM_*` is set, be it complete or not."""
         return any((self.llm_provider, self.llm_model, self.llm_api_key, self.llm_base_url))
@@ -76,6 +84,7 @@ _NAMES = {
     "llm_model": "LLM_MODEL",
     "llm_api_key": "LLM_API_KEY",
     "llm_base_url": "LLM_BASE_URL",
+    "llm_profile": "LLM_PROFILE",
     "speech_model": "PLAYHEAD_SPEECH_MODEL",
     "speech_base_url": "PLAYHEAD_SPEECH_BASE_URL",
     "speech_api_key": "PLAYHEAD_SPEECH_API_KEY",
@@ -96,13 +105,19 @@ def connect(
     model: str | None = None,
     api_key: str | None = None,
     base_url: str | None = None,
+    *,
+    profile: Profile | str | None = None,
 ) -> AgentLLM:
     """Return a model. What is not given comes from `LLM_PROVIDER`, `LLM_MODEL`, `LLM_API_KEY` and
     `LLM_BASE_URL`; the base URL of the environment does not apply to gemini.
 
+    `profile` says how to speak to an OpenAI-compatible server: a `Profile`, the name of a built-in
+    one, or a file. Without it, it is that of `LLM_PROFILE`, else the one that `playhead probe`
+    measured of the host, else the built-in one of the host, else the default.
+
     Nothing is opened until the first call. Raises `ConfigError` naming what is missing or unknown.
     """
-    return connect_with(load_settings(), provider, model, api_key, base_url)
+    return connect_with(load_settings(), provider, model, api_key, base_url, profile=profile)
 
 
 def connect_with(
@@ -111,15 +126,36 @@ def connect_with(
     model: str | None = None,
     api_key: str | None = None,
     base_url: str | None = None,
+    *,
+    profile: Profile | str | None = None,
 ) -> AgentLLM:
     """As `connect`, with the settings given."""
+    asked = _endpoint(settings, provider, model, api_key, base_url)
+    if profile is None and asked.provider in PROFILED:
+        profile = settings.llm_profile or _measured(settings, asked.base_url)
+    if isinstance(profile, str):
+        profile = chosen_profile(profile)
+    return create_llm(asked.provider, asked.model, asked.api_key, asked.base_url, profile=profile)
+
+
+class _Endpoint(NamedTuple):
+    provider: str
+    model: str = ""
+    api_key: str = ""
+    base_url: str | None = None
+
+
+def _endpoint(
+    settings: Settings, provider: str | None, model: str | None, api_key: str | None, base_url: str | None
+) -> _Endpoint:
+    """Complete what was given from the settings. Raises `ConfigError` naming what is missing."""
     provider = provider or settings.llm_provider
     model = model or settings.llm_model
     api_key = api_key or settings.llm_api_key
     if base_url is None and provider != "gemini":
         base_url = settings.llm_base_url
     if provider in KEYLESS:
-        return create_llm(provider)
+        return _Endpoint(provider)
     needed = {"LLM_PROVIDER": provider, "LLM_MODEL": model, "LLM_API_KEY": api_key}
     missing = [name for name, value in needed.items() if not value]
     if provider and missing:
@@ -129,7 +165,21 @@ def connect_with(
             f"Missing configuration: {', '.join(missing)}. Set them in the environment, or set "
             "LLM_PROVIDER=mock to try without a model."
         )
-    return create_llm(provider or "", model or "", api_key or "", base_url)
+    return _Endpoint(provider or "", model or "", api_key or "", base_url)
+
+
+def _measured(settings: Settings, base_url: str | None) -> Profile | None:
+    """Return what `playhead probe` wrote of the server, if it did."""
+    path = profile_file(settings.profiles_folder, base_url or DEFAULT_BASE_URL)
+    if not os.path.isfile(path):
+        return None
+    try:
+        return read_profile(path)
+    except ConfigError as error:
+        error.add_note(
+            "Run playhead probe again, or delete the file from the folder profiles of PLAYHEAD_HOME."
+        )
+        raise
 
 
 def create_library(settings: Settings, *, max_bytes: int | None = None) -> "MediaLibrary":

@@ -10,8 +10,8 @@ import pytest
 
 from playhead.errors import ConfigError
 from playhead.llm import servers
-from playhead.llm.profiles import DEFAULT, Profile, named_profile, profile_for, read_profile
-from playhead.llm.servers import HOSTS, PROFILES
+from playhead.llm.profiles import DEFAULT, Profile, profile_file, read_profile
+from playhead.llm.servers import HOSTS, PROFILES, chosen_profile, named_profile, profile_for
 
 SOURCE = inspect.getsource(servers)
 LINES = SOURCE.splitlines()
@@ -181,3 +181,46 @@ def test_a_profile_file_that_cannot_be_read_is_told(made: bool, fault: str, tmp_
         read_profile(path)
     assert "'gone.json'" in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_a_choice_is_a_name_or_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R: issue 3 item 3: `LLM_PROFILE`; a built-in name comes first, whatever files lie around."""
+    mine = Profile(name="mine", prefill=True)
+    for place in ("mine.json", "mine", name):
+        _write(tmp_path / place, msgspec.json.encode(mine))
+    monkeypatch.chdir(tmp_path)
+    assert chosen_profile(name) is PROFILES[name]
+    for choice in (str(tmp_path / "mine"), "mine.json", "mine", f"./{name}"):
+        assert chosen_profile(choice) == mine
+
+
+@pytest.mark.parametrize("choice", ["openia", "", "llama-cpp"])
+def test_a_choice_that_is_neither_is_told_with_the_names(choice: str) -> None:
+    with pytest.raises(ConfigError, match=r"There is no profile .*llama\.cpp"):
+        chosen_profile(choice)
+
+
+@pytest.mark.parametrize("choice", ["gone.json", "folder/gone"])
+def test_a_file_that_is_not_there_is_told_as_a_file(choice: str) -> None:
+    with pytest.raises(ConfigError, match="profile file 'gone"):
+        chosen_profile(choice)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "name"),
+    [
+        ("https://api.openai.com/v1", "api.openai.com.json"),
+        ("http://LOCALHOST:1234/v1/", "localhost_1234.json"),
+        ("http://localhost:11434", "localhost_11434.json"),
+        ("http://[::1]:8000/v1", "__1_8000.json"),
+        ("https://user:pw@host.example/v1?key=x", "host.example.json"),
+        ("http://../../x", "...json"),
+        ("http://a\\..\\b/v1", "a_.._b.json"),
+    ],
+)
+def test_each_server_has_one_file_inside_the_folder(base_url: str, name: str, tmp_path: Path) -> None:
+    """R: issue 3 item 6: by host and port, whatever stands in a URL."""
+    path = profile_file(tmp_path, base_url)
+    assert path.name == name
+    assert path.parent.resolve() == path.resolve().parent == tmp_path.resolve()

@@ -19,7 +19,8 @@ from playhead.llm.codecs import ID_CODECS, real_names, wire_name
 from playhead.llm.gemini_schema import convert_schema
 from playhead.llm.history import EncodedHistory, Group
 from playhead.llm.openai_reply import KEY, OpenAIReader, error_of
-from playhead.llm.profiles import Profile, profile_for
+from playhead.llm.profiles import Profile
+from playhead.llm.servers import DEFAULT_BASE_URL, profile_for
 from playhead.types import (
     AssistantMessage,
     AudioPart,
@@ -34,8 +35,6 @@ from playhead.types import (
     ToolSchema,
     UserMessage,
 )
-
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 _encode = msgspec.json.Encoder().encode
 _NO_TOOL = ToolSchema("no_tool", "Does nothing. Do not call it.", [], {"type": "object", "properties": {}})

@@ -5,13 +5,14 @@ wrote. Each built-in value that differs from the default cites its public source
 what is unknown stays at the default, which is what the strictest servers take.
 """
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
 from playhead.errors import ConfigError
+from playhead.http import where
 
 Evidence = Literal["default", "documented", "measured"]
 
@@ -67,24 +68,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
 DEFAULT = Profile(name="default")
 
 
-def profile_for(base_url: str) -> Profile:
-    """Return the profile of a known host, else the default."""
-    from playhead.llm.servers import HOSTS, PROFILES
-
-    host = (urlsplit(base_url).hostname or "").lower()
-    for known, name in HOSTS.items():
-        if host == known or host.endswith(f".{known}"):
-            return PROFILES[name]
-    return DEFAULT
-
-
-def named_profile(name: str) -> Profile:
-    """Return a built-in profile. Raises `ConfigError` that lists them."""
-    from playhead.llm.servers import PROFILES
-
-    if name not in PROFILES:
-        raise ConfigError(f"There is no profile {name!r}. Built in: {', '.join(sorted(PROFILES))}.")
-    return PROFILES[name]
+def profile_file(folder: Path, base_url: str) -> Path:
+    """Return where the measured profile of a server is kept: one file for a host and port."""
+    return folder / (re.sub(r"[^a-z0-9.-]", "_", where(base_url).lower()) + ".json")
 
 
 def read_profile(path: Path) -> Profile:

@@ -5,7 +5,13 @@ none was found is left out. Servers that run any model (vllm, lm-studio, llama.c
 described by the strictest chat templates that they are known to run.
 """
 
-from playhead.llm.profiles import Profile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playhead.errors import ConfigError
+from playhead.llm.profiles import DEFAULT, Profile, read_profile
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 _ALL: tuple[Profile, ...] = (
     Profile(
@@ -191,3 +197,31 @@ HOSTS: dict[str, str] = {
 
 Servers on one's own machine are chosen by name: a port is no evidence of what listens on it.
 """
+
+
+def profile_for(base_url: str) -> Profile:
+    """Return the profile of a known host, else the default."""
+    host = (urlsplit(base_url).hostname or "").lower()
+    for known, name in HOSTS.items():
+        if host == known or host.endswith(f".{known}"):
+            return PROFILES[name]
+    return DEFAULT
+
+
+def named_profile(name: str) -> Profile:
+    """Return a built-in profile. Raises `ConfigError` that lists them."""
+    if name not in PROFILES:
+        raise ConfigError(f"There is no profile {name!r}. Built in: {', '.join(sorted(PROFILES))}.")
+    return PROFILES[name]
+
+
+def chosen_profile(choice: str) -> Profile:
+    """Return the built-in profile of that name, or the one in that file.
+
+    Raises `ConfigError` for what is neither, and for a file that is no profile.
+    """
+    if choice in PROFILES:
+        return PROFILES[choice]
+    path = Path(choice).expanduser()
+    looks_like_a_file = path.suffix or len(path.parts) > 1 or path.is_file()
+    return read_profile(path) if looks_like_a_file else named_profile(choice)
