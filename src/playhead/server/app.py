@@ -86,7 +86,9 @@ def create_app(
         options: limits and doors.
 
     Nothing is opened or started here. Another app that mounts this one need not pass on its start
-    and stop; where it does (`app.router.lifespan_context(app)`), runs end with it.
+    and stop; where it does (`app.router.lifespan_context(app)`), runs end with it. Served by a uvicorn
+    of your own, give that a `timeout_graceful_shutdown`, or it waits for open streams.
+    Raises `ConfigError` for settings that are wrong, though never for a model that is missing.
     """
     options = options or ServerOptions()
     held = settings or load_settings()
