@@ -152,10 +152,10 @@ def _valued(out: JsonObject, values: list[Any]) -> None:
     if None in values:
         out["nullable"] = True
     texts = [str(value) for value in values if value not in (None, "")]
+    out.pop("enum", None)
     if out["type"] == "string" and texts:
         out["enum"] = texts
-    else:
-        out.pop("enum", None)
+    elif texts:
         words = ", ".join(texts)
         out["description"] = "\n\n".join(filter(None, [out.get("description"), f"One of: {words}."]))
 

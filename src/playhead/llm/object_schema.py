@@ -12,10 +12,10 @@ def object_schema(schema: JsonObject) -> JsonObject:
     branches are offered instead, none of them required: validation of the call says what is missing.
     """
     name = str(schema.get("$ref", "")).rpartition("/")[2]
-    if name:
-        definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
-        schema = {**definitions.get(name, {}), **{k: v for k, v in schema.items() if k != "$ref"}}
-    branches = [b for key in _COMBINED for b in schema.get(key, ()) if isinstance(b, dict)]
-    offered = {k: v for branch in branches for k, v in branch.get("properties", {}).items()}
-    out = {k: v for k, v in schema.items() if k not in _COMBINED}
-    return {**out, "type": "object", "properties": {**offered, **schema.get("properties", {})}}
+    definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
+    target = definitions.get(name, {}) if name else {}
+    branches = [b for key in _COMBINED for b in (*target.get(key, ()), *schema.get(key, ()))]
+    sources = [b for b in (*branches, target, schema) if isinstance(b, dict)]
+    offered = {k: v for source in sources for k, v in source.get("properties", {}).items()}
+    out = {k: v for k, v in {**target, **schema}.items() if k not in (*_COMBINED, "$ref")}
+    return {**out, "type": "object", "properties": offered}

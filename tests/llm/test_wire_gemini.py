@@ -1,0 +1,652 @@
+"""Faults that Gemini's native API and its clients were publicly reported to have. Wire cases G.
+
+Each case is a run over a real socket, held to the three invariants, and every request of it to what
+the API is known to refuse. Each is played as a stream, as a whole answer, and as the JSON list that
+the API sends without `alt=sse`.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from playhead import AgentLoop, ChatMessage, LoopOptions, ToolDefinition, UserMessage, tool
+from playhead.events import ReasoningDelta, TextDelta, ToolCallStart
+from playhead.llm.gemini import FOREIGN_SIGNATURE, Gemini
+from playhead.testing import FakeProvider, Reply, reply_json, sse, stream
+from playhead.types import (
+    AssistantMessage,
+    AudioPart,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    LLMRequest,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+)
+from tests.support.invariants import BODY, KEY, Played, play
+from tests.support.strict import Issued, StrictProvider, check_gemini
+
+pytestmark = pytest.mark.anyio
+
+Part = dict[str, Any]
+Chunk = dict[str, Any]
+Turn = Sequence[Chunk] | Reply
+
+
+@tool
+async def tide_at(port: str = "") -> str:
+    """Say when the tide is high."""
+    return f"high at {port}"
+
+
+@tool
+async def now() -> str:
+    """Say what time it is."""
+    return "noon"
+
+
+@pytest.fixture(params=["stream", "whole", "list"])
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def chunk(*parts: Part, finish: str | None = None, **candidate: Any) -> Chunk:
+    """A piece of an answer as the API sends it."""
+    content = {"content": {"role": "model", "parts": list(parts)}} if parts else {}
+    reason = {"finishReason": finish} if finish else {}
+    usage = {"promptTokenCount": 25, "candidatesTokenCount": 15}
+    return {"candidates": [{"index": 0, **content, **reason, **candidate}], "usageMetadata": usage}
+
+
+def called(name: str, args: Any = None, id: str | None = None, signature: str | None = None) -> Part:
+    call = {"name": name, "args": {} if args is None else args, **({"id": id} if id else {})}
+    return {"functionCall": call, **({"thoughtSignature": signature} if signature else {})}
+
+
+DONE = chunk({"text": "done"}, finish="STOP")
+
+
+def reply_of(turn: Turn, form: str) -> Reply:
+    if isinstance(turn, Reply):
+        return turn
+    if form == "stream":
+        return stream(sse(*turn))
+    return reply_json(list(turn) if form == "list" or len(turn) != 1 else turn[0])
+
+
+def issued_by(turn: Turn) -> list[Part]:
+    """The parts of an answer that go back as they came."""
+    if isinstance(turn, Reply):
+        return []
+    candidates = [c for one in turn for c in one.get("candidates") or () if c]
+    parts = [p for c in candidates for p in (c.get("content") or {}).get("parts") or ()]
+    objects = [part for part in parts if isinstance(part, dict)]
+    return [{"text": "", **part} if set(part) == {"thoughtSignature"} else part for part in objects]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run, and the bodies of its requests."""
+
+    played: Played
+    bodies: list[dict[str, Any]]
+    paths: list[str]
+
+    def contents(self, request: int) -> list[tuple[str, list[Part]]]:
+        return [(c["role"], c["parts"]) for c in self.bodies[request]["contents"]]
+
+
+async def run(
+    *turns: Turn,
+    form: str = "stream",
+    history: str | Sequence[ChatMessage] = "go",
+    tools: Sequence[ToolDefinition[..., Any]] = (tide_at, now),
+    retries: int = 1,
+    then: str | None = None,
+    issued: Sequence[Part] = (),
+) -> Seen:
+    """Play the turns of the model in one turn of the user; with `then`, in a second one, too."""
+    own = Issued([*issued, *(part for turn in turns for part in issued_by(turn))])
+    own.signs = any("thoughtSignature" in part for part in own.parts)
+    strict = StrictProvider(lambda body: check_gemini(body, own), *(reply_of(t, form) for t in turns))
+    async with FakeProvider(default=strict) as server:
+        loop = AgentLoop(
+            Gemini("fake-model", KEY, server.url), tools=tools, options=LoopOptions(retries=retries)
+        )
+        played = await play(loop, history)
+        if then is not None:
+            # What is stored goes on: through JSON and back.
+            played = await play(loop, [*played.messages, UserMessage(then)])
+    assert strict.refusals == []
+    assert strict.replies == [], "not every reply was asked for"
+    return Seen(played, [r.json for r in server.requests], [r.path for r in server.requests])
+
+
+async def sent(messages: Sequence[ChatMessage], **fields: Any) -> dict[str, Any]:
+    """The body of one request, which the strict checker has taken."""
+    strict = StrictProvider(check_gemini, reply_of([DONE], "whole"))
+    async with FakeProvider(default=strict) as server:
+        await Gemini("fake-model", KEY, server.url).generate(LLMRequest(messages, **fields))
+    body: dict[str, Any] = server.requests[0].json
+    return body
+
+
+# ---------------------------------------------------------------- calls and results
+
+
+@pytest.mark.parametrize("id", ["g-1", "a.b:c/d", "é", "x" * 300])
+async def test_q124_an_id_of_the_api_is_echoed(form: str, id: str) -> None:
+    """Q124: the provider's own id goes back with its result, byte for byte."""
+    seen = await run([chunk(called("tide_at", {}, id), finish="STOP")], [DONE], form=form)
+    (role, answers) = seen.contents(1)[-1]
+    assert (role, [part["functionResponse"]["id"] for part in answers]) == ("user", [id])
+
+
+async def test_q124_an_id_that_comes_again_is_two_calls(form: str) -> None:
+    """Q124, Q034: within a turn and over turns; each result has the id of its own call."""
+    twice = [called("tide_at", {"port": "X"}, "g-1"), called("tide_at", {"port": "Y"}, "g-1")]
+    seen = await run(
+        [chunk(*twice, finish="STOP")],
+        [chunk(called("now", {}, "g-1"), finish="STOP")],
+        [DONE],
+        form=form,
+    )
+    assert seen.played.outputs == ["high at X", "high at Y", "noon"]
+    results = [
+        p["functionResponse"] for _, parts in seen.contents(2) for p in parts if "functionResponse" in p
+    ]
+    assert [(r["id"], r["response"]["result"]) for r in results] == [
+        ("g-1", "high at X"),
+        ("g-1", "high at Y"),
+        ("g-1", "noon"),
+    ]
+
+
+async def test_q125_results_stand_in_call_order_though_tools_finish_in_another(form: str) -> None:
+    """Q125: two calls of one function without ids are told apart by their order alone."""
+    first_done = asyncio.Event()
+
+    @tool
+    async def tide_at(port: str) -> str:
+        """Say when the tide is high."""
+        if port == "X":
+            await first_done.wait()
+        else:
+            first_done.set()
+        return f"high at {port}"
+
+    asked = [called("tide_at", {"port": "X"}), called("tide_at", {"port": "Y"})]
+    seen = await run([chunk(*asked, finish="STOP")], [DONE], form=form, tools=[tide_at])
+    (_, answers) = seen.contents(1)[-1]
+    results = [part["functionResponse"]["response"]["result"] for part in answers]
+    assert results == ["high at X", "high at Y"]
+
+
+async def test_q127_what_the_user_says_next_is_a_content_of_its_own() -> None:
+    """Q127: text and pictures are never beside results."""
+    picture = UserMessage([ImagePart("data:image/png;base64,AAAA"), TextPart("and this?")])
+    log = [*turn_of(2), picture]
+    body = await sent(log)
+    kinds = [[next(iter(p)) for p in c["parts"]] for c in body["contents"]]
+    assert kinds[-2:] == [["functionResponse", "functionResponse"], ["inlineData", "text"]]
+
+
+@pytest.mark.parametrize("text", ["42", "[1,2]", '"x"', "null", "", " \n", "é🎬"])
+@pytest.mark.parametrize("failed", [False, True])
+async def test_q128_a_result_is_always_an_object(text: str, failed: bool) -> None:
+    """Q128: whatever a tool returned, and errors under a name of their own; blank ones are said to be."""
+    log: list[ChatMessage] = [
+        UserMessage("go"),
+        AssistantMessage("", [ToolCall("c", "f", {})]),
+        ToolMessage("c", "f", text, failed),
+    ]
+    body = await sent(log)
+    answer = body["contents"][-1]["parts"][0]["functionResponse"]["response"]
+    assert answer == {"error" if failed else "result": text if text.strip() else "(no output)"}
+
+
+def turn_of(count: int, name: str = "f", **more: Any) -> list[ChatMessage]:
+    """A question, calls of some tool, and their results."""
+    calls = [ToolCall(f"c{n}", name, {"n": n}) for n in range(count)]
+    results = [ToolMessage(f"c{n}", name, f"result {n}") for n in range(count)]
+    return [UserMessage("go"), AssistantMessage("", calls, **more), *results]
+
+
+# ---------------------------------------------------------------- signatures
+
+SIGNATURES = ["S", "EpwCCpkC+/=", "c2lnbmF0dXJl" * 200, "-_-"]
+
+
+@pytest.mark.parametrize("signature", SIGNATURES)
+async def test_q130_parallel_calls_go_back_as_they_came(form: str, signature: str) -> None:
+    """Q130: in one content, in order; the one signature is neither copied nor moved."""
+    parts = [
+        called("tide_at", {"port": "X", "a": {"z": 1, "b": [1.5, None]}}, signature=signature),
+        called("now"),
+        called("tide_at", {"port": "Y"}),
+    ]
+    seen = await run([chunk(*parts, finish="STOP")], [DONE], form=form)
+    assert seen.contents(1)[1] == ("model", parts)
+
+
+SIGNED: list[tuple[list[Chunk], list[Part]]] = [
+    (
+        [chunk({"text": "hi"}), chunk({"text": "", "thoughtSignature": "S"}, finish="STOP")],
+        [{"text": "hi"}, {"text": "", "thoughtSignature": "S"}],
+    ),
+    (
+        [chunk({"text": "h"}), chunk({"text": "i"}), chunk({"thoughtSignature": "S"}, finish="STOP")],
+        [{"text": "hi"}, {"text": "", "thoughtSignature": "S"}],
+    ),
+    (
+        [chunk({"text": "hi", "thoughtSignature": "S"}), chunk({"text": " you"}, finish="STOP")],
+        [{"text": "hi", "thoughtSignature": "S"}, {"text": " you"}],
+    ),
+    (
+        [
+            chunk({"text": "a", "thoughtSignature": "S1"}),
+            chunk({"text": "b", "thoughtSignature": "S2"}, finish="STOP"),
+        ],
+        [{"text": "a", "thoughtSignature": "S1"}, {"text": "b", "thoughtSignature": "S2"}],
+    ),
+    (
+        [
+            chunk({"text": "thinking", "thought": True}),
+            chunk({"text": "é🎬", "thoughtSignature": "S"}, finish="STOP"),
+        ],
+        [{"text": "é🎬", "thoughtSignature": "S"}],
+    ),
+    (
+        [
+            chunk({"text": "t", "thought": True, "thoughtSignature": "S"}),
+            chunk({"text": "hi"}, finish="STOP"),
+        ],
+        [{"text": "t", "thought": True, "thoughtSignature": "S"}, {"text": "hi"}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("chunks", "expected"), SIGNED)
+async def test_q131_a_signature_stays_where_it_came(
+    form: str, chunks: list[Chunk], expected: list[Part]
+) -> None:
+    """Q131: on empty text, in a later chunk, alone; through a store and back."""
+    seen = await run(chunks, [DONE], form=form, then="go on", issued=expected)
+    assert seen.contents(1)[1] == ("model", expected)
+
+
+async def test_q131_the_text_that_is_shown_is_whole(form: str) -> None:
+    """Q131: empty and signed parts change nothing of what is read."""
+    seen = await run(SIGNED[0][0], form=form)
+    assert seen.played.result.text == "hi"
+    assert "".join(e.text for e in seen.played.events if isinstance(e, TextDelta)) == "hi"
+
+
+async def test_signatures_of_one_turn_are_all_sent_back(form: str) -> None:
+    """Q130, Q131: each step of a turn has its own; all of them are in the last request."""
+    steps = [[chunk(called("now", {"n": n}, signature=f"S{n}"), finish="STOP")] for n in range(3)]
+    seen = await run(*steps, [DONE], form=form)
+    parts = [p for role, parts in seen.contents(3) for p in parts if role == "model"]
+    assert [p["thoughtSignature"] for p in parts] == ["S0", "S1", "S2"]
+
+
+@pytest.mark.parametrize("change", [{"server": "elsewhere.example"}, {"model": "other"}, {"parts": []}])
+async def test_a_signature_goes_to_nobody_else(change: dict[str, Any]) -> None:
+    """Q119: not to another server, not to another model, not with a message that was changed."""
+    seen = await run([chunk(called("now", signature="SECRET"), finish="STOP")], [DONE])
+    log = list(seen.played.messages)
+    metadata = getattr(log[1], "provider_metadata", None)
+    assert metadata
+    assert "SECRET" in json.dumps(metadata)
+    metadata["gemini"] |= change
+    body = await sent([*log, UserMessage("and now?")])
+    assert "SECRET" not in json.dumps(body)
+    assert body["contents"][1]["parts"][0]["thoughtSignature"] == FOREIGN_SIGNATURE
+
+
+# ---------------------------------------------------------------- what is wrong with an answer
+
+BAD = ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS"]
+
+
+@pytest.mark.parametrize("reason", BAD)
+@pytest.mark.parametrize("parts", [[], [{"text": "calling"}], [called("now")]])
+async def test_q133_a_malformed_call_is_tried_again_with_a_hint(
+    form: str, reason: str, parts: list[Part]
+) -> None:
+    """Q133: never `stop`, and no call of such an answer runs."""
+    bad = chunk(*parts, finish=reason, finishMessage=BODY)
+    seen = await run([bad], [DONE], form=form)
+    assert seen.played.result.text == "done"
+    assert seen.played.outputs == []
+    assert len(seen.bodies[1]["contents"][0]["parts"]) == 2, "no hint beside the question"
+    assert [m.role for m in seen.played.messages] == ["user", "assistant"], "the hint was stored"
+
+
+@pytest.mark.parametrize("reason", BAD)
+async def test_q133_a_call_that_stays_malformed_fails_the_turn(form: str, reason: str) -> None:
+    """Q133: bounded, and said with its reason."""
+    bad = [chunk(finish=reason, finishMessage=BODY)]
+    seen = await run(bad, bad, bad, form=form, retries=0)
+    result = seen.played.result
+    assert (result.finish_reason, result.error_code) == ("error", "protocol")
+    assert reason in (result.error_message or "")
+
+
+ODD: list[Any] = [
+    {"candidates": [{"finishReason": "OTHER"}]},
+    {"candidates": [{"content": {"role": "model"}}]},
+    {"candidates": [{"content": {"role": "model", "parts": None}, "finishReason": "STOP"}]},
+    {"candidates": [{"content": None, "finishReason": "STOP"}]},
+    {"candidates": [{"content": {}, "finishReason": "STOP"}]},
+    {"candidates": [None]},
+    {"candidates": []},
+    {"candidates": None},
+    {"usageMetadata": {"promptTokenCount": 3}},
+    {"candidates": [{"content": {"parts": ["x", None, 1]}, "finishReason": "STOP"}]},
+    {"candidates": [{"content": {"parts": [{}]}, "finishReason": "STOP"}]},
+    {
+        "candidates": [
+            {"content": {"parts": [{"text": None}, {"functionCall": None}]}, "finishReason": "STOP"}
+        ]
+    },
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=json.dumps)
+async def test_q134_a_candidate_without_content_is_no_crash(form: str, odd: Chunk) -> None:
+    """Q134: it is an error that says so, never a silent success."""
+    seen = await run([odd], form=form, retries=0)
+    assert seen.played.result.finish_reason == "error"
+    assert seen.played.result.error_code in ("empty_answer", "protocol", "connection")
+
+
+FILTERED = [
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_RECITATION",
+]
+
+
+@pytest.mark.parametrize("reason", FILTERED)
+@pytest.mark.parametrize("parts", [[], [{"text": "half an ans"}], [called("now")]])
+async def test_q134_a_filtered_answer_is_said_to_be(form: str, reason: str, parts: list[Part]) -> None:
+    """Q134: text is kept, and nothing of it runs."""
+    seen = await run([chunk(*parts, finish=reason)], form=form)
+    assert seen.played.result.stop_reason == "content_filter"
+    assert "noon" not in seen.played.outputs
+    assert seen.played.result.text == ("half an ans" if parts and "text" in parts[0] else "")
+
+
+@pytest.mark.parametrize("reason", ["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "NEW_REASON"])
+async def test_a_blocked_prompt_is_the_filter(form: str, reason: str) -> None:
+    """Q134: no candidates at all, and a reason beside them."""
+    blocked = {"promptFeedback": {"blockReason": reason, "blockReasonMessage": BODY}}
+    seen = await run([blocked], form=form)
+    assert (seen.played.result.finish_reason, seen.played.result.error_code) == ("error", "content_filter")
+
+
+@pytest.mark.parametrize("reason", ["STOP", "OTHER", "FINISH_REASON_UNSPECIFIED", "SOMETHING_NEW"])
+async def test_q136_calls_decide(form: str, reason: str) -> None:
+    """Q136: whatever the label says."""
+    seen = await run([chunk(called("now"), finish=reason)], [DONE], form=form)
+    assert seen.played.outputs == ["noon"]
+
+
+async def test_q136_the_label_in_a_chunk_of_its_own() -> None:
+    """Q136: the call came before it."""
+    seen = await run([chunk(called("now")), chunk({"text": ""}, finish="STOP")], [DONE])
+    assert seen.played.outputs == ["noon"]
+
+
+EMPTY = [[{"text": ""}], [{"text": "\n"}], [], [{"text": "hm", "thought": True}], [{"thoughtSignature": "S"}]]
+
+
+@pytest.mark.parametrize("parts", EMPTY, ids=json.dumps)
+async def test_q137_an_empty_answer_is_asked_for_once_more(form: str, parts: list[Part]) -> None:
+    """Q137: one bounded retry."""
+    seen = await run([chunk(*parts, finish="STOP")], [DONE], form=form)
+    assert seen.played.result.text == "done"
+
+
+@pytest.mark.parametrize("parts", EMPTY, ids=json.dumps)
+async def test_q137_an_answer_that_stays_empty_is_an_error(form: str, parts: list[Part]) -> None:
+    """Q137: an outcome of its own, not a silent success."""
+    empty = [chunk(*parts, finish="STOP")]
+    seen = await run(empty, empty, form=form)
+    assert (seen.played.result.finish_reason, seen.played.result.error_code) == ("error", "empty_answer")
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ({"name": "tide_at"}, {}),
+        ({"name": "tide_at", "args": None}, {}),
+        ({"name": "tide_at", "args": ""}, {}),
+        ({"name": "tide_at", "args": '{"port":"X"}'}, {"port": "X"}),
+        ({"name": "tide_at", "args": '"{\\"port\\":\\"X\\"}"'}, {"port": "X"}),
+        ({"name": "tide_at", "args": {"port": "é🎬"}}, {"port": "é🎬"}),
+        ({"name": "tide_at", "args": "{port: X}"}, "not valid JSON"),
+        ({"name": "tide_at", "args": [1]}, "not a JSON object"),
+        ({"name": "tide_at", "args": 7}, "not a JSON object"),
+    ],
+)
+async def test_q139_arguments_in_any_form(form: str, call: Part, expected: Any) -> None:
+    """Q139: missing, as text, or not an object; what goes back is an object."""
+    seen = await run([chunk({"functionCall": call}, finish="STOP")], [DONE], form=form)
+    ((_, args),) = seen.played.calls
+    assert expected in args if isinstance(expected, str) else args == expected
+    assert isinstance(seen.contents(1)[1][1][0]["functionCall"]["args"], dict)
+
+
+@pytest.mark.parametrize("name", ["", None, 5, "no such tool", "ünknown", "x" * 200])
+async def test_a_call_of_no_tool_is_answered(form: str, name: Any) -> None:
+    """Q094, Q166: the name is replaced where the API would not take it back; the pair stays a pair."""
+    seen = await run([chunk({"functionCall": {"name": name}}, finish="STOP")], [DONE], form=form)
+    assert len(seen.played.outputs) == 1
+    assert seen.played.result.text == "done"
+
+
+@pytest.mark.parametrize("prefix", ["default_api.", "default_api:"])
+async def test_q149_an_invented_prefix_is_read_and_sent_back(form: str, prefix: str) -> None:
+    """Q149: the tool is found; the result names what the model said."""
+    seen = await run([chunk(called(f"{prefix}now"), finish="STOP")], [DONE], form=form)
+    assert seen.played.outputs == ["noon"]
+    assert seen.contents(1)[-1][1][0]["functionResponse"]["name"] == f"{prefix}now"
+
+
+# ---------------------------------------------------------------- turns
+
+
+def said(*texts: str) -> list[ChatMessage]:
+    """User and model by turns: `u:` begins a user's text, `m:` a model's."""
+    made = {"u": UserMessage, "m": AssistantMessage}
+    return [made[text[0]](text[2:]) for text in texts]
+
+
+TURNS = [
+    (["u:a", "u:b", "m:c"], ["user a|b", "model c", "user Go on."]),
+    (["u:a", "m:b", "m:c", "u:d"], ["user a", "model b|c", "user d"]),
+    (["m:a", "u:b"], ["user Go on.", "model a", "user b"]),
+    (["m:a", "m:b", "m:c"], ["user Go on.", "model a|b|c", "user Go on."]),
+    (["u:", "m:a", "u: \n", "m:b", "u:c"], None),
+    (["u:a", "m:", "u:b"], ["user a|b"]),
+    ([], ["user Go on."]),
+]
+
+
+@pytest.mark.parametrize(("texts", "expected"), TURNS, ids=lambda value: "-".join(value or ["x"]))
+async def test_q140_contents_of_one_role_are_one(texts: list[str], expected: list[str] | None) -> None:
+    """Q140, Q142, Q160: adjacent ones are merged, blank ones leave no empty part."""
+    body = await sent(said(*texts))
+    contents = [f"{c['role']} {'|'.join(p['text'] for p in c['parts'])}" for c in body["contents"]]
+    if expected is not None:
+        assert contents == expected
+    assert [c["role"] for c in body["contents"]] == ["user", "model"] * (len(contents) // 2) + ["user"]
+
+
+async def test_q140_a_reply_and_a_call_behind_it_are_one_content() -> None:
+    """Q140: a call is refused behind a content of the model, and taken within it."""
+    log = [*said("u:a", "m:b"), *turn_of(1)[1:]]
+    body = await sent(log)
+    assert [c["role"] for c in body["contents"]] == ["user", "model", "user"]
+    assert [next(iter(p)) for p in body["contents"][1]["parts"]] == ["text", "functionCall"]
+
+
+@pytest.mark.parametrize("parts", [[], [TextPart("")], [TextPart(" "), TextPart("")]])
+async def test_q142_a_user_message_without_anything_is_never_empty(parts: list[TextPart]) -> None:
+    """Q142: neither an empty part nor an empty list of parts."""
+    body = await sent([UserMessage("a"), AssistantMessage("b"), UserMessage(parts)])
+    assert body["contents"][-1]["parts"][0]["text"].strip()
+
+
+@pytest.mark.parametrize(
+    ("system", "messages", "expected"),
+    [
+        ("", said("u:a"), None),
+        (" \n", said("u:a"), None),
+        ("x", [], "x"),
+        (None, said("u:a"), None),
+        ("é", said("u:a"), "é"),
+    ],
+)
+async def test_q143_instructions(
+    system: str | None, messages: list[ChatMessage], expected: str | None
+) -> None:
+    """Q143: left out when blank; `contents` is never empty."""
+    body = await sent(messages, system=system)
+    assert body.get("systemInstruction", {"parts": [{"text": None}]})["parts"][0]["text"] == expected
+    assert body["contents"]
+
+
+# ---------------------------------------------------------------- media
+
+
+async def test_pictures_sounds_and_files_go_in() -> None:
+    """Files and images: data inline, addresses as they are, the kind from whatever says it."""
+    parts: list[ContentPart] = [
+        ImagePart("data:image/png;base64,AAAA"),
+        AudioPart("data:;base64,BBBB", "audio/wav"),
+        FilePart("data:text/plain;charset=utf-8,h%C3%A9", name="a.txt"),
+        FilePart("https://files.example/report.pdf"),
+        ImagePart("https://files.example/x?y=1", "image/webp"),
+        FilePart("https://files.example/unknown"),
+        TextPart("look"),
+    ]
+    body = await sent([UserMessage(parts)])
+    assert body["contents"][0]["parts"] == [
+        {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+        {"inlineData": {"mimeType": "audio/wav", "data": "BBBB"}},
+        {"inlineData": {"mimeType": "text/plain", "data": "aMOp"}},
+        {"fileData": {"mimeType": "application/pdf", "fileUri": "https://files.example/report.pdf"}},
+        {"fileData": {"mimeType": "image/webp", "fileUri": "https://files.example/x?y=1"}},
+        {"fileData": {"fileUri": "https://files.example/unknown"}},
+        {"text": "look"},
+    ]
+
+
+# ---------------------------------------------------------------- errors and counts
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize(
+    ("status", "error", "code", "after"),
+    [
+        (400, {"message": "API key not valid. " + BODY, "status": "INVALID_ARGUMENT"}, "auth", None),
+        (400, {"message": f"token count (9) exceeds {BODY}"}, "context_too_long", None),
+        (400, {"message": BODY}, "bad_request", None),
+        (429, {"status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "53s"}]}, "rate_limit", 53.0),
+        (429, {"details": [{"retryDelay": "53.5s"}, "odd", None]}, "rate_limit", 53.5),
+        (429, {"details": [{"quotaId": "GenerateRequestsPerDayPerProject"}]}, "quota", None),
+        (429, {"details": {"odd": 1}}, "rate_limit", None),
+        (503, {"status": "UNAVAILABLE", "message": BODY}, "overloaded", None),
+    ],
+)
+async def test_q107_a_refusal_is_read(
+    status: int, error: dict[str, Any], code: str, after: float | None, listed: bool
+) -> None:
+    """Q107, Q121: in the body, as an object or as a list of one; nothing of it leaks."""
+    body: Any = {"error": {"code": status, **error}}
+    seen = await run(reply_json([body] if listed else body, status), retries=0)
+    assert (seen.played.result.finish_reason, seen.played.result.error_code) == ("error", code)
+    mapped = Gemini("m", KEY).map_error(status, json.dumps([body]).encode(), None)
+    assert mapped.retry_after == after
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"code": 503, "message": BODY}, "overloaded"),
+        ({"status": "RESOURCE_EXHAUSTED"}, "rate_limit"),
+        ({"status": "DEADLINE_EXCEEDED"}, "overloaded"),
+        ({"message": BODY}, "overloaded"),
+        (BODY, "overloaded"),
+    ],
+)
+async def test_q017_an_error_in_the_middle_of_an_answer(form: str, error: Any, code: str) -> None:
+    """Q017, Q019: an object or a text; after text, too."""
+    seen = await run([chunk({"text": "half"}), {"error": error}], form=form, retries=0)
+    assert (seen.played.result.finish_reason, seen.played.result.error_code) == ("error", code)
+
+
+async def test_thoughts_are_reasoning_and_are_counted(form: str) -> None:
+    """Reasoning is told apart from text; thoughts count as output, tool prompts as input."""
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 7}
+    usage |= {"toolUsePromptTokenCount": 2, "cachedContentTokenCount": 4}
+    chunks = [
+        chunk({"text": "hm", "thought": True}),
+        {**chunk({"text": "ok"}, finish="STOP"), "usageMetadata": usage},
+    ]
+    seen = await run(chunks, form=form)
+    told = "".join(e.text for e in seen.played.events if isinstance(e, ReasoningDelta))
+    assert (told, seen.played.result.text) == ("hm", "ok")
+    counted = seen.played.result.usage
+    assert (counted.input_tokens, counted.output_tokens) == (12, 12)
+    assert (counted.cached_tokens, counted.reasoning_tokens) == (4, 7)
+
+
+async def test_half_a_character_is_never_stored(form: str) -> None:
+    """Q002, Q202: in a text, in an argument, in a signed part."""
+    half = chunk(
+        {"text": "a\ud83d"},
+        {"text": "\ude00b", "thoughtSignature": "S"},
+        called("tide_at", {"port": "\ud83d"}),
+    )
+    raw = json.dumps(half)
+    reply = stream([f"data: {raw}\n\n".encode(), *sse(chunk(finish="STOP"))])
+    seen = await run(reply, [DONE])
+    assert seen.played.messages[1].content == "a😀b"
+
+
+async def test_no_start_is_told_twice(form: str) -> None:
+    """Q032: one start for each call, with the id of the call."""
+    seen = await run([chunk(called("now", id="a"), called("now", id="b"), finish="STOP")], [DONE], form=form)
+    starts = [e.call_id for e in seen.played.events if isinstance(e, ToolCallStart)]
+    assert starts == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("base", "path"),
+    [
+        ("", "/v1beta/models/m:streamGenerateContent"),
+        ("/v1", "/v1/models/m:streamGenerateContent"),
+        ("/v1beta/", "/v1beta/models/m:streamGenerateContent"),
+        ("/v1/publishers/google", "/v1/publishers/google/models/m:streamGenerateContent"),
+        ("/proxy", "/proxy/v1beta/models/m:streamGenerateContent"),
+    ],
+)
+async def test_q122_the_version_is_joined_once(base: str, path: str) -> None:
+    """Q122: with it, without it, behind a proxy."""
+    async with FakeProvider(reply_of([DONE], "stream")) as server:
+        loop = AgentLoop(Gemini("models/m", KEY, server.url + base))
+        await play(loop, "hi")
+    assert server.requests[0].path == path
