@@ -14,7 +14,7 @@ from playhead.llm.gemini import convert_tools
 from playhead.llm.gemini_schema import convert_schema
 from playhead.tools.registry import ToolRegistry
 from playhead.types import ToolSchema
-from tests.support.strict import check_gemini_schema
+from tests.support.strict_apis import check_gemini_schema
 
 Schema = dict[str, Any]
 

@@ -7,133 +7,30 @@ the API sends without `alt=sse`.
 
 import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from playhead import AgentLoop, ChatMessage, LoopOptions, ToolDefinition, UserMessage, tool
+from playhead import AgentLoop, ChatMessage, UserMessage, tool
 from playhead.events import ReasoningDelta, TextDelta, ToolCallStart
 from playhead.llm.gemini import FOREIGN_SIGNATURE, Gemini
-from playhead.testing import FakeProvider, Reply, reply_json, sse, stream
+from playhead.testing import FakeProvider, reply_json, sse, stream
 from playhead.types import (
     AssistantMessage,
-    AudioPart,
-    ContentPart,
-    FilePart,
     ImagePart,
-    LLMRequest,
     TextPart,
     ToolCall,
     ToolMessage,
 )
-from tests.support.invariants import BODY, KEY, Played, play
-from tests.support.strict import Issued, StrictProvider, check_gemini
+from tests.llm.gemini_wire import DONE, Chunk, Part, called, chunk, reply_of, run, sent, turn_of
+from tests.support.invariants import BODY, KEY, play
 
 pytestmark = pytest.mark.anyio
-
-Part = dict[str, Any]
-Chunk = dict[str, Any]
-Turn = Sequence[Chunk] | Reply
-
-
-@tool
-async def tide_at(port: str = "") -> str:
-    """Say when the tide is high."""
-    return f"high at {port}"
-
-
-@tool
-async def now() -> str:
-    """Say what time it is."""
-    return "noon"
 
 
 @pytest.fixture(params=["stream", "whole", "list"])
 def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-def chunk(*parts: Part, finish: str | None = None, **candidate: Any) -> Chunk:
-    """A piece of an answer as the API sends it."""
-    content = {"content": {"role": "model", "parts": list(parts)}} if parts else {}
-    reason = {"finishReason": finish} if finish else {}
-    usage = {"promptTokenCount": 25, "candidatesTokenCount": 15}
-    return {"candidates": [{"index": 0, **content, **reason, **candidate}], "usageMetadata": usage}
-
-
-def called(name: str, args: Any = None, id: str | None = None, signature: str | None = None) -> Part:
-    call = {"name": name, "args": {} if args is None else args, **({"id": id} if id else {})}
-    return {"functionCall": call, **({"thoughtSignature": signature} if signature else {})}
-
-
-DONE = chunk({"text": "done"}, finish="STOP")
-
-
-def reply_of(turn: Turn, form: str) -> Reply:
-    if isinstance(turn, Reply):
-        return turn
-    if form == "stream":
-        return stream(sse(*turn))
-    return reply_json(list(turn) if form == "list" or len(turn) != 1 else turn[0])
-
-
-def issued_by(turn: Turn) -> list[Part]:
-    """The parts of an answer that go back as they came."""
-    if isinstance(turn, Reply):
-        return []
-    candidates = [c for one in turn for c in one.get("candidates") or () if c]
-    parts = [p for c in candidates for p in (c.get("content") or {}).get("parts") or ()]
-    objects = [part for part in parts if isinstance(part, dict)]
-    return [{"text": "", **part} if set(part) == {"thoughtSignature"} else part for part in objects]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A run, and the bodies of its requests."""
-
-    played: Played
-    bodies: list[dict[str, Any]]
-    paths: list[str]
-
-    def contents(self, request: int) -> list[tuple[str, list[Part]]]:
-        return [(c["role"], c["parts"]) for c in self.bodies[request]["contents"]]
-
-
-async def run(
-    *turns: Turn,
-    form: str = "stream",
-    history: str | Sequence[ChatMessage] = "go",
-    tools: Sequence[ToolDefinition[..., Any]] = (tide_at, now),
-    retries: int = 1,
-    then: str | None = None,
-    issued: Sequence[Part] = (),
-) -> Seen:
-    """Play the turns of the model in one turn of the user; with `then`, in a second one, too."""
-    own = Issued([*issued, *(part for turn in turns for part in issued_by(turn))])
-    own.signs = any("thoughtSignature" in part for part in own.parts)
-    strict = StrictProvider(lambda body: check_gemini(body, own), *(reply_of(t, form) for t in turns))
-    async with FakeProvider(default=strict) as server:
-        loop = AgentLoop(
-            Gemini("fake-model", KEY, server.url), tools=tools, options=LoopOptions(retries=retries)
-        )
-        played = await play(loop, history)
-        if then is not None:
-            # What is stored goes on: through JSON and back.
-            played = await play(loop, [*played.messages, UserMessage(then)])
-    assert strict.refusals == []
-    assert strict.replies == [], "not every reply was asked for"
-    return Seen(played, [r.json for r in server.requests], [r.path for r in server.requests])
-
-
-async def sent(messages: Sequence[ChatMessage], **fields: Any) -> dict[str, Any]:
-    """The body of one request, which the strict checker has taken."""
-    strict = StrictProvider(check_gemini, reply_of([DONE], "whole"))
-    async with FakeProvider(default=strict) as server:
-        await Gemini("fake-model", KEY, server.url).generate(LLMRequest(messages, **fields))
-    body: dict[str, Any] = server.requests[0].json
-    return body
 
 
 # ---------------------------------------------------------------- calls and results
@@ -208,13 +105,6 @@ async def test_q128_a_result_is_always_an_object(text: str, failed: bool) -> Non
     body = await sent(log)
     answer = body["contents"][-1]["parts"][0]["functionResponse"]["response"]
     assert answer == {"error" if failed else "result": text if text.strip() else "(no output)"}
-
-
-def turn_of(count: int, name: str = "f", **more: Any) -> list[ChatMessage]:
-    """A question, calls of some tool, and their results."""
-    calls = [ToolCall(f"c{n}", name, {"n": n}) for n in range(count)]
-    results = [ToolMessage(f"c{n}", name, f"result {n}") for n in range(count)]
-    return [UserMessage("go"), AssistantMessage("", calls, **more), *results]
 
 
 # ---------------------------------------------------------------- signatures
@@ -462,96 +352,6 @@ async def test_q149_an_invented_prefix_is_read_and_sent_back(form: str, prefix: 
     seen = await run([chunk(called(f"{prefix}now"), finish="STOP")], [DONE], form=form)
     assert seen.played.outputs == ["noon"]
     assert seen.contents(1)[-1][1][0]["functionResponse"]["name"] == f"{prefix}now"
-
-
-# ---------------------------------------------------------------- turns
-
-
-def said(*texts: str) -> list[ChatMessage]:
-    """User and model by turns: `u:` begins a user's text, `m:` a model's."""
-    made = {"u": UserMessage, "m": AssistantMessage}
-    return [made[text[0]](text[2:]) for text in texts]
-
-
-TURNS = [
-    (["u:a", "u:b", "m:c"], ["user a|b", "model c", "user Go on."]),
-    (["u:a", "m:b", "m:c", "u:d"], ["user a", "model b|c", "user d"]),
-    (["m:a", "u:b"], ["user Go on.", "model a", "user b"]),
-    (["m:a", "m:b", "m:c"], ["user Go on.", "model a|b|c", "user Go on."]),
-    (["u:", "m:a", "u: \n", "m:b", "u:c"], None),
-    (["u:a", "m:", "u:b"], ["user a|b"]),
-    ([], ["user Go on."]),
-]
-
-
-@pytest.mark.parametrize(("texts", "expected"), TURNS, ids=lambda value: "-".join(value or ["x"]))
-async def test_q140_contents_of_one_role_are_one(texts: list[str], expected: list[str] | None) -> None:
-    """Q140, Q142, Q160: adjacent ones are merged, blank ones leave no empty part."""
-    body = await sent(said(*texts))
-    contents = [f"{c['role']} {'|'.join(p['text'] for p in c['parts'])}" for c in body["contents"]]
-    if expected is not None:
-        assert contents == expected
-    assert [c["role"] for c in body["contents"]] == ["user", "model"] * (len(contents) // 2) + ["user"]
-
-
-async def test_q140_a_reply_and_a_call_behind_it_are_one_content() -> None:
-    """Q140: a call is refused behind a content of the model, and taken within it."""
-    log = [*said("u:a", "m:b"), *turn_of(1)[1:]]
-    body = await sent(log)
-    assert [c["role"] for c in body["contents"]] == ["user", "model", "user"]
-    assert [next(iter(p)) for p in body["contents"][1]["parts"]] == ["text", "functionCall"]
-
-
-@pytest.mark.parametrize("parts", [[], [TextPart("")], [TextPart(" "), TextPart("")]])
-async def test_q142_a_user_message_without_anything_is_never_empty(parts: list[TextPart]) -> None:
-    """Q142: neither an empty part nor an empty list of parts."""
-    body = await sent([UserMessage("a"), AssistantMessage("b"), UserMessage(parts)])
-    assert body["contents"][-1]["parts"][0]["text"].strip()
-
-
-@pytest.mark.parametrize(
-    ("system", "messages", "expected"),
-    [
-        ("", said("u:a"), None),
-        (" \n", said("u:a"), None),
-        ("x", [], "x"),
-        (None, said("u:a"), None),
-        ("é", said("u:a"), "é"),
-    ],
-)
-async def test_q143_instructions(
-    system: str | None, messages: list[ChatMessage], expected: str | None
-) -> None:
-    """Q143: left out when blank; `contents` is never empty."""
-    body = await sent(messages, system=system)
-    assert body.get("systemInstruction", {"parts": [{"text": None}]})["parts"][0]["text"] == expected
-    assert body["contents"]
-
-
-# ---------------------------------------------------------------- media
-
-
-async def test_pictures_sounds_and_files_go_in() -> None:
-    """Files and images: data inline, addresses as they are, the kind from whatever says it."""
-    parts: list[ContentPart] = [
-        ImagePart("data:image/png;base64,AAAA"),
-        AudioPart("data:;base64,BBBB", "audio/wav"),
-        FilePart("data:text/plain;charset=utf-8,h%C3%A9", name="a.txt"),
-        FilePart("https://files.example/report.pdf"),
-        ImagePart("https://files.example/x?y=1", "image/webp"),
-        FilePart("https://files.example/unknown"),
-        TextPart("look"),
-    ]
-    body = await sent([UserMessage(parts)])
-    assert body["contents"][0]["parts"] == [
-        {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
-        {"inlineData": {"mimeType": "audio/wav", "data": "BBBB"}},
-        {"inlineData": {"mimeType": "text/plain", "data": "aMOp"}},
-        {"fileData": {"mimeType": "application/pdf", "fileUri": "https://files.example/report.pdf"}},
-        {"fileData": {"mimeType": "image/webp", "fileUri": "https://files.example/x?y=1"}},
-        {"fileData": {"fileUri": "https://files.example/unknown"}},
-        {"text": "look"},
-    ]
 
 
 # ---------------------------------------------------------------- errors and counts

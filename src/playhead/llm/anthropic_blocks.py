@@ -51,16 +51,29 @@ class Block:
         if self.kind == "thinking":
             if not self.raw.get("signature") and not (self.complete and self.thinking):
                 return None  # half a thought, or an emptied one: it would be refused
-            return {**self.raw, "thinking": "".join(self.thinking)}
+            return _storable({**self.raw, "thinking": _paired("".join(self.thinking))})
         return self._whole() if self.complete and self.kind else None
 
     def _whole(self) -> JsonObject | None:
         if not self.json:
-            return self.raw
+            return _storable(self.raw)
         try:
-            return {**self.raw, "input": msgspec.json.decode("".join(self.json))}
+            return _storable({**self.raw, "input": msgspec.json.decode("".join(self.json))})
         except msgspec.DecodeError:
             return None
+
+
+def _paired(text: str) -> str:
+    """Join the halves of characters that came apart. A half without its other stays as it is."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def _storable(block: JsonObject) -> JsonObject | None:
+    """Return the block, or None where it holds half a character, which neither store nor wire takes."""
+    try:
+        return block if msgspec.json.encode(block) else None
+    except UnicodeEncodeError:
+        return None
 
 
 def worth_keeping(blocks: Sequence[JsonObject]) -> bool:

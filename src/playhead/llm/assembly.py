@@ -41,6 +41,7 @@ class Assembly:
         self._lenient = lenient
         self._text: list[str] = []
         self._half = ""
+        self._half_thought = ""
         self._reasoning: list[str] = []
         self._calls: list[_OpenCall] = []
         self._by_index: dict[int, _OpenCall] = {}
@@ -71,7 +72,11 @@ class Assembly:
             self._emit(TextDelta(text))
 
     def reasoning(self, text: str) -> None:
-        """Take more of the reasoning."""
+        """Take more of the reasoning. Half a surrogate pair is held here, too."""
+        if self._half_thought or not (text.isascii() or _HALF.search(text) is None):
+            text, self._half_thought = _whole_pairs(self._half_thought + text)
+            if not text:
+                return
         self._reasoning.append(text)
         if self._emit is not None:
             self._emit(ReasoningDelta(text))
@@ -93,7 +98,9 @@ class Assembly:
         whole: bool = False,
     ) -> None:
         """Take a piece of a call, or a `whole` one. Blank ids and names are missing ones."""
-        id = id.strip() if id else None
+        # Half a character in an id or a name would be refused by every store and every wire.
+        id = _whole(id.strip()) if id else None
+        name = _whole(name) if name else None
         call = self._opened(id, None) if whole else self._target(index, id or None, name)
         if name:
             call.name = _joined(call.name, name)
@@ -110,7 +117,10 @@ class Assembly:
         """
         if self._half:
             half, self._half = self._half, ""
-            self.text(half.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            self.text(_whole(half))
+        if self._half_thought:
+            half, self._half_thought = self._half_thought, ""
+            self.reasoning(_whole(half))
         calls = tuple(self._finished(call, names or {}) for call in self._calls)
         return AssistantMessage("".join(self._text), calls, "".join(self._reasoning) or None, stop_reason)
 
@@ -168,6 +178,12 @@ def _whole_pairs(text: str) -> tuple[str, str]:
     half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
     body = text[: len(text) - len(half)]
     return body.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), half
+
+
+def _whole(text: str) -> str:
+    if text.isascii() or _HALF.search(text) is None:
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _joined(name: str, piece: str) -> str:
