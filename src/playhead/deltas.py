@@ -29,7 +29,8 @@ class Deltas:
         self.begin()
 
     def begin(self) -> None:
-        self.message_id = new_id()
+        # Without a reader nobody has seen an id, and the message keeps its own.
+        self.message_id = new_id() if self.sink is not None else ""
         self.text: list[str] = []
         self.offset = 0
         self.reasoning_offset = 0

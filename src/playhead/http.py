@@ -59,14 +59,25 @@ class Response:
 
     async def read(self, limit: int = MAX_BODY) -> bytes:
         """Return the whole body. Raises `ProtocolError` past `limit` bytes, or as `chunks` does."""
+        size_told = self._response.content_length
+        if size_told is not None and "Content-Encoding" not in self.headers:
+            if size_told > limit:
+                raise self._too_much(limit)
+            try:
+                return await self._response.content.read()
+            except (TimeoutError, OSError, _client_error()) as error:
+                raise _mapped(error, where(self._url)) from None
         pieces: list[bytes] = []
         size = 0
         async for piece in self.chunks():
             size += len(piece)
             if size > limit:
-                raise ProtocolError(f"{where(self._url)} sent more than {limit} bytes in one answer.")
+                raise self._too_much(limit)
             pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
+
+    def _too_much(self, limit: int) -> ProtocolError:
+        return ProtocolError(f"{where(self._url)} sent more than {limit} bytes in one answer.")
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives. Raises `LLMTimeoutError` or `LLMConnectionError`."""

@@ -8,14 +8,14 @@ provider failures end the run with its finished steps kept, misuse raises.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
 from time import perf_counter
 from typing import Any
 
 from msgspec.structs import replace
 
-from playhead.deltas import Deltas, EventQueue, ToolLine
-from playhead.errors import FatalToolError, LLMError
+from playhead.answers import NOT_RUN, Answers
+from playhead.deltas import Deltas, EventQueue
+from playhead.errors import LLMError
 from playhead.events import (
     Event,
     RunEnd,
@@ -23,14 +23,12 @@ from playhead.events import (
     StepEnd,
     StepStart,
     TextDelta,
-    ToolCallEvent,
-    ToolResultEvent,
 )
 from playhead.ids import now_ms
 from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
 from playhead.options import LoopOptions
-from playhead.port import ModelReply, OutcomeUnknown, PlainPort, Port, ToolReply
+from playhead.port import ModelReply, PlainPort, Port, ToolReply
 from playhead.tools.registry import ToolRegistry
 from playhead.types import (
     AgentContext,
@@ -42,11 +40,8 @@ from playhead.types import (
     LLMRequest,
     LLMResult,
     StopReason,
-    ToolCall,
-    ToolContext,
     ToolDefinition,
     ToolMessage,
-    ToolResult,
     Usage,
     UserMessage,
 )
@@ -56,20 +51,12 @@ logger = logging.getLogger("playhead")
 StopWhen = Callable[[Sequence[AgentStep]], bool]
 System = str | Callable[[Any], str]
 
-# A response that was cut may hold half of what the model meant: none of its calls run.
-_NOT_RUN = {
-    "length": "Not run: the answer hit the output limit before it was complete. Send less in one call.",
-    "content_filter": "Not run: the provider's content filter stopped the answer.",
-    "interrupted": "Not run: the connection broke before the answer was complete. Call again if needed.",
-}
 _EMPTY = {
     "length": "The model used its whole output limit without writing an answer. Raise max_tokens.",
     "content_filter": "The provider's content filter stopped the answer. Rephrase the request.",
     "interrupted": "The connection to the provider broke before any text arrived. Try again.",
 }
 _EMPTY_PLAIN = "The model answered with neither text nor a tool call. Try again, or use another model."
-_CANCELLED = "Cancelled: the run was stopped before this call finished."
-_UNKNOWN = "Interrupted: it is unknown whether this call took effect. It was not run again."
 
 
 class AgentLoop:
@@ -166,13 +153,12 @@ class _Run:
         self.index = 0
         self.messages: list[ChatMessage] = []
         self.new: list[ChatMessage] = list(made)
-        self.told: dict[str, ToolMessage] = {}
         self.steps: list[AgentStep] = []
         self.usages: list[Usage] = []
         self.stop_reason: StopReason | None = None
         self.memo: dict[str, Any] = {}
         self.deltas = Deltas(port)
-        self.limit = asyncio.Semaphore(self.options.parallel_tools)
+        self.answers = Answers(port, loop.tools, loop.options, self.deltas, context, self.emit)
 
     async def carry_out(self) -> AgentRunResult:
         self.messages = list(await self.port.history())
@@ -200,8 +186,13 @@ class _Run:
         self.stop_reason = result.stop_reason
         self.usages.append(result.usage)
         self.add(message)
-        replies = await self.answer(message) if message.tool_calls else ()
-        step = self.close_step(result, replies)
+        replies: Sequence[ToolReply] = ()
+        told: Sequence[ToolMessage] = ()
+        if message.tool_calls:
+            refusal = NOT_RUN.get(result.stop_reason)
+            replies, told = await self.answers.to(message, self.index, refusal)
+            self.add(*told)
+        step = self.close_step(result, told)
         await self.emit("end", StepEnd(result=step), None if message.tool_calls else message)
         fatal = next((r.result.error for r in replies if r.fatal), None)
         if fatal is not None:
@@ -232,11 +223,20 @@ class _Run:
         except Exception as error:  # a model of the application's own must not take the run down
             logger.exception("The model raised %s instead of an LLMError.", type(error).__name__)
             return ModelReply(steer, error=f"The model failed: {type(error).__name__}.", error_code="llm")
-        message = replace(result.message, id=deltas.message_id, stop_reason=result.stop_reason)
-        if deltas.sink and message.content and not deltas.text:
-            deltas.put(TextDelta(text=message.content))
+        if deltas.sink and result.message.content and not deltas.text:
+            deltas.put(TextDelta(text=result.message.content))
+        return ModelReply(steer, self.settled(result, started))
+
+    def settled(self, result: LLMResult, started: float) -> LLMResult:
+        """The result with the message's id and stop reason as they were told, and its latency."""
+        message = result.message
+        id = self.deltas.message_id or message.id
+        if message.id != id or message.stop_reason != result.stop_reason:
+            message = replace(message, id=id, stop_reason=result.stop_reason)
+        if message is result.message and result.latency_ms:
+            return result
         latency = result.latency_ms or round((perf_counter() - started) * 1000)
-        return ModelReply(steer, replace(result, message=message, latency_ms=latency))
+        return replace(result, message=message, latency_ms=latency)
 
     def request(self, steer: Sequence[UserMessage]) -> LLMRequest:
         system, options = self.loop.system, self.options
@@ -253,78 +253,11 @@ class _Run:
             memo=self.memo,
         )
 
-    async def answer(self, message: AssistantMessage) -> Sequence[ToolReply]:
-        """Answer each call of a message: run it, or say why it was not run. In call order."""
-        calls = message.tool_calls
-        for n, call in enumerate(calls):
-            # The row of the message is written with its first call, before any tool starts.
-            await self.emit(f"call/{n}", ToolCallEvent(call=call), message if n == 0 else None)
-        refusal = _NOT_RUN.get(self.stop_reason or "")
-        if refusal is not None:
-            replies = [ToolReply(_failed(call, refusal)) for call in calls]
-            for n, reply in enumerate(replies):
-                await self.landed(n, reply)
-        elif len(calls) == 1:
-            replies = [await self.landing(0, calls[0], self.start_tool(0, calls[0]))]
-        else:
-            # Effects take their place in call order; only then do they start side by side.
-            effects = [self.start_tool(n, call) for n, call in enumerate(calls)]
-            landings = [
-                asyncio.ensure_future(self.landing(n, call, effect))
-                for n, (call, effect) in enumerate(zip(calls, effects, strict=True))
-            ]
-            replies = await _all(landings)
-        self.add(*(self.tool_message(n, reply) for n, reply in enumerate(replies)))
-        return replies
-
-    def start_tool(self, n: int, call: ToolCall) -> Any:
-        tools = self.loop.tools
-        repeatable = not tools.has(call.name) or tools.get(call.name).replay != "never"
-        effect = self.port.step if repeatable else self.port.once
-        return effect(f"{self.index}/tool/{n}", ToolReply, partial(self.call_tool, n, call))
-
-    async def landing(self, n: int, call: ToolCall, effect: Any) -> ToolReply:
-        outcome = await effect
-        known = not isinstance(outcome, OutcomeUnknown)
-        reply: ToolReply = outcome if known else ToolReply(_failed(call, _UNKNOWN))
-        await self.landed(n, reply)
-        return reply
-
-    async def landed(self, n: int, reply: ToolReply) -> None:
-        await self.emit(f"tool/{n}", ToolResultEvent(result=reply.result), self.tool_message(n, reply))
-
-    async def call_tool(self, n: int, call: ToolCall) -> ToolReply:
-        line = ToolLine(self.port, self.deltas, call.id)
-        context = ToolContext(
-            self.context, call.id, f"{self.port.turn_id}/{self.index}/{n}", line.progress, line.is_cancelled
-        )
-        try:
-            async with self.limit:
-                return ToolReply(
-                    await self.loop.tools.execute(call, context, timeout=self.options.tool_timeout)
-                )
-        except FatalToolError as error:
-            return ToolReply(_failed(call, str(error) or type(error).__name__), fatal=True)
-        except asyncio.CancelledError:
-            if not self.port.stopping():
-                raise
-            return ToolReply(_failed(call, _CANCELLED))
-        finally:
-            line.over = True
-
-    def tool_message(self, n: int, reply: ToolReply) -> ToolMessage:
-        """The message of a reply: made once, so that it is the same one wherever it is kept or sent."""
-        id, result = f"{self.port.turn_id}/{self.index}/{n + 1}", reply.result
-        if id not in self.told:
-            failed = result.error is not None
-            self.told[id] = ToolMessage(result.tool_call_id, result.name, result.text, failed, id=id)
-        return self.told[id]
-
-    def close_step(self, result: LLMResult, replies: Sequence[ToolReply]) -> AgentStep:
+    def close_step(self, result: LLMResult, told: Sequence[ToolMessage]) -> AgentStep:
         step = AgentStep(
             self.index,
             result.message,
-            tuple(self.tool_message(n, reply) for n, reply in enumerate(replies)),
+            tuple(told),
             provider=result.provider or None,
             model=result.model or None,
             latency_ms=result.latency_ms,
@@ -362,6 +295,8 @@ class _Run:
         self.new.extend(messages)
 
     async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
+        if self.port.quiet:
+            return
         event.run_id = self.port.run_id
         event.step = self.index
         event.at = now_ms()
@@ -373,21 +308,6 @@ def _messages(input: str | Sequence[ChatMessage]) -> tuple[Sequence[ChatMessage]
         made = (UserMessage(input),)
         return made, made
     return (), input
-
-
-def _failed(call: ToolCall, text: str) -> ToolResult:
-    return ToolResult(call.id, call.name, error=text, text=text)
-
-
-async def _all(tasks: Sequence[asyncio.Future[ToolReply]]) -> list[ToolReply]:
-    """Await all; when one raises, or we are cancelled, none is left running."""
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        raise
 
 
 def _total(usages: Sequence[Usage]) -> Usage:

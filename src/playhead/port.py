@@ -48,12 +48,13 @@ class Port(Protocol):
     crash, `once` never does. What `fn` returns is of the msgspec type `type`; errors and stops are
     values of it, never exceptions. `emit` writes the event, and the message it stands for, in one
     transaction, unless the key is there already. `delta` is the hot path and may be None: do not
-    stream.
+    stream. With `quiet`, nobody takes events or messages, and `emit` need not be called.
     """
 
     turn_id: str
     run_id: str
     delta: LiveSink | None
+    quiet: bool
 
     async def history(self) -> Sequence[ChatMessage]: ...
     def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]: ...
@@ -90,6 +91,7 @@ class PlainPort:
         self.delta: LiveSink | None = on_event if stream else None
         self._messages = messages
         self._on_event = on_event
+        self.quiet = on_event is None
         self._cancel = cancel
 
     async def history(self) -> Sequence[ChatMessage]:

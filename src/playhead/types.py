@@ -190,8 +190,7 @@ def _never() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(msgspec.Struct, frozen=True):
     """What a tool is handed beside its arguments, if a parameter is annotated with this class.
 
     `context` is the application's own, untouched. `idempotency_key` is the same each time one call

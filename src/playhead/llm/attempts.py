@@ -114,16 +114,38 @@ class Attempts:
         self.on_call = on_call
         self.task = task
         self.repaired: dict[int, AgentLLM] = {}
+        timed = self.policy.call_timeout is not None or self.policy.budget is not None
+        self._plain = self.breakers is None and on_call is None and not timed
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
         """Return the first answer. Raises the first cause, whose `attempts` lists them all."""
-        return await _Call(self, request, emit).run()
+        first = await self._first(request, emit) if self._plain else None
+        if isinstance(first, LLMResult) and _good(first):
+            return first
+        return await _Call(self, request, emit, first).run()
+
+    async def _first(self, request: LLMRequest, emit: EmitDelta | None) -> LLMResult | Exception:
+        """The usual case: one attempt that goes well, with nothing to keep time or records of."""
+        target = self.targets[0]
+        if emit is not None:
+            emit(Attempt(1, "", target.provider, target.model))
+        try:
+            return await self.repaired.get(0, target.llm).generate(request, emit)
+        except Exception as error:
+            return error
 
 
 class _Call:
     """One call through the targets."""
 
-    def __init__(self, attempts: Attempts, request: LLMRequest, emit: EmitDelta | None) -> None:
+    def __init__(
+        self,
+        attempts: Attempts,
+        request: LLMRequest,
+        emit: EmitDelta | None,
+        first: LLMResult | Exception | None = None,
+    ) -> None:
+        self.first = first
         self.of = attempts
         self.policy = attempts.policy
         self.request = request
@@ -181,12 +203,13 @@ class _Call:
     async def attempt(self, llm: AgentLLM, target: Target) -> LLMResult | LLMError:
         """Make one attempt, and tell everybody how it went."""
         self.number += 1
-        if self.emit is not None:
+        first, self.first = self.first, None
+        if self.emit is not None and first is None:
             reason = self.errors[-1].code if self.errors else ""
             self.emit(Attempt(self.number, reason, target.provider, target.model))
         started = time.perf_counter()
         try:
-            outcome: LLMResult | LLMError = await self.bounded(llm)
+            outcome: LLMResult | LLMError = _outcome(first) if first else await self.bounded(llm)
         except LLMError as error:
             outcome = error
         except asyncio.CancelledError:
@@ -325,8 +348,18 @@ class _Call:
 _FOREVER = float("inf")
 
 
+def _outcome(first: LLMResult | Exception) -> LLMResult:
+    if isinstance(first, Exception):
+        raise first
+    return first
+
+
 def _target(llm: AgentLLM) -> Target:
     return Target(llm, str(getattr(llm, "provider", "")), str(getattr(llm, "model", "")))
+
+
+def _good(result: LLMResult) -> bool:
+    return result.stop_reason != "interrupted" and not _empty(result)
 
 
 def _empty(result: LLMResult) -> bool:

@@ -63,10 +63,14 @@ class OpenAICompatible:
         self.url = f"{base}/chat/completions"
         self._api_key = api_key
         self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api_key}"}
+        self._stream_headers = {**self._headers, "Accept": "text/event-stream"}
+        self._head = b'{"model":%b,"messages":[' % _encode(model)
         self._server = http.where(base)
         # Wire bytes are kept in the messages: those of another profile or server are not ours.
         which = hashlib.sha256(_encode([self.profile, self._server])).hexdigest()[:16]
         self._key = f"{KEY}/{which}"
+        self._options_key = f"{self._key}/options"
+        self._names_key = f"{self._key}/names"
         self._convert_id = ID_CODECS[self.profile.id_codec]
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
@@ -87,12 +91,12 @@ class OpenAICompatible:
         history = self._history(request)
         conversation, systems = history.update(request.messages)
         system = "\n\n".join([request.system, *systems] if request.system else systems)
-        body: list[bytes | bytearray] = [b'{"model":', _encode(self.model), b',"messages":[']
+        body: list[bytes | bytearray] = [self._head]
         if system:
             body += (_encode({"role": "system", "content": system}), b"," if conversation else b"")
         body += conversation
         body += (b"]", self._options(request, stream, history.has_calls), b"}")
-        headers = self._headers if not stream else {**self._headers, "Accept": "text/event-stream"}
+        headers = self._stream_headers if stream else self._headers
         return http.HttpRequest(self.url, headers, b"".join(body), request.timeout, request.total_timeout)
 
     def _history(self, request: LLMRequest) -> EncodedHistory:
@@ -103,15 +107,14 @@ class OpenAICompatible:
 
     def _options(self, request: LLMRequest, stream: bool, has_calls: bool) -> bytes:
         """The body's fields after the messages, each with its comma. Encoded once for a run."""
-        limits = (request.tool_choice, request.max_tokens, request.temperature)
-        key = (id(request.tools), id(request.output_schema), limits, stream, has_calls)
-        name = f"{self._key}/options"
-        held: tuple[Any, bytes, Any] | None = request.memo.get(name)
+        key = (
+            *(request.tools, request.tool_choice, request.max_tokens, request.temperature),
+            *(request.output_schema, stream, has_calls),
+        )
+        held: tuple[Any, bytes] | None = request.memo.get(self._options_key)
         if held is None or held[0] != key:
             fields = self.convert_options(request, stream, has_calls)
-            encoded = b"," + _encode(fields)[1:-1] if fields else b""
-            # What is known by its identity is kept beside it, so that nothing else can have it.
-            held = request.memo[name] = (key, encoded, (request.tools, request.output_schema))
+            held = request.memo[self._options_key] = (key, b"," + _encode(fields)[1:-1] if fields else b"")
         return held[1]
 
     def convert_options(self, request: LLMRequest, stream: bool, has_calls: bool) -> JsonObject:
@@ -221,10 +224,9 @@ class OpenAICompatible:
         return OpenAIReader(assembly, self.model, self._server, names, self.profile.think_prefilled)
 
     def _names(self, request: LLMRequest) -> dict[str, str]:
-        name = f"{self._key}/names"
-        held: tuple[Any, dict[str, str]] | None = request.memo.get(name)
+        held: tuple[Any, dict[str, str]] | None = request.memo.get(self._names_key)
         if held is None or held[0] is not request.tools:
-            held = request.memo[name] = (
+            held = request.memo[self._names_key] = (
                 request.tools,
                 real_names(request.tools, self.profile.max_tool_name),
             )

@@ -215,8 +215,11 @@ class OpenAIReader:
 
     def _kept(self) -> JsonObject:
         """What this server may want back."""
-        kept: JsonObject = {}
         extras = self._assembly.extras
+        other = self._finish and map_finish_reason(self._finish) == "other"
+        if not (extras or self._reasoning_field or self._details or self._unknown_parts or other):
+            return {}
+        kept: JsonObject = {"server": self._server}
         if self._reasoning_field:
             kept["reasoningField"] = self._reasoning_field
         if self._details:
@@ -225,9 +228,9 @@ class OpenAIReader:
             kept["calls"] = extras
         if self._unknown_parts:
             kept["parts"] = self._unknown_parts
-        if self._finish and map_finish_reason(self._finish) == "other":
+        if other:
             kept["finishReason"] = self._finish
-        return {"server": self._server, **kept} if kept else {}
+        return kept
 
 
 def map_finish_reason(reason: str) -> StopReason:

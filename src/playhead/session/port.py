@@ -43,6 +43,7 @@ class StoredPort(PlainPort):
         **plain: Any,
     ) -> None:
         super().__init__((), **plain)
+        self.quiet = False  # messages are written though nobody may listen
         self.written: list[ChatMessage] = []
         self._store = store
         self._thread = thread
