@@ -18,7 +18,7 @@ FLOORS = [
     {"tools", "llm", "storage", "media", "protocols", "testing"},
     {"port", "options", "deltas", "loop"},
     {"session"},
-    {"channels"},
+    {"channels", "probe"},
     {"config"},
     {""},  # the package itself, which hands out the names of all above
     {"server", "cli"},

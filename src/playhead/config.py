@@ -10,14 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from playhead.errors import ConfigError
+from playhead.http import where
 from playhead.llm.base import AgentLLM
 from playhead.llm.factory import KEYLESS, PROFILED, create_llm
 from playhead.llm.profiles import Profile, profile_file, read_profile
-from playhead.llm.servers import DEFAULT_BASE_URL, chosen_profile
+from playhead.llm.servers import DEFAULT_BASE_URL, chosen_profile, profile_for
 
 if TYPE_CHECKING:
     from playhead.media.library import MediaLibrary
     from playhead.media.service import SpeechService
+    from playhead.probe import Probe
     from playhead.tools.registry import ToolRegistry
 
 
@@ -136,6 +138,33 @@ def connect_with(
     if isinstance(profile, str):
         profile = chosen_profile(profile)
     return create_llm(asked.provider, asked.model, asked.api_key, asked.base_url, profile=profile)
+
+
+def create_probe(
+    settings: Settings, provider: str | None = None, model: str | None = None, base_url: str | None = None
+) -> "Probe":
+    """Return what measures the endpoint of the settings, or the one given.
+
+    It starts from what is known of the server without any measurement. Raises `ConfigError` as
+    `connect` does, and for a provider that has no endpoint.
+    """
+    from playhead.probe import Probe
+
+    asked = _endpoint(settings, provider, model, None, base_url)
+    if asked.provider in KEYLESS:
+        raise ConfigError(f"The provider {asked.provider} has no endpoint: there is nothing to measure.")
+
+    def make(profile: Profile | None) -> AgentLLM:
+        return create_llm(asked.provider, asked.model, asked.api_key, asked.base_url, profile=profile)
+
+    make(None)  # what is wrong with the settings is said at once
+    if asked.provider not in PROFILED:
+        server = where(asked.base_url) if asked.base_url else asked.provider
+        return Probe(make, server=server, model=asked.model)
+    base = asked.base_url or DEFAULT_BASE_URL
+    start = chosen_profile(settings.llm_profile) if settings.llm_profile else profile_for(base)
+    file = profile_file(settings.profiles_folder, base)
+    return Probe(make, server=where(base), model=asked.model, start=start, file=file)
 
 
 class _Endpoint(NamedTuple):

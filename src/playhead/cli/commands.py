@@ -212,3 +212,44 @@ def doctor(deep: bool, as_json: bool, port: int) -> int:
     from playhead.config import load_settings
 
     return doctor(load_settings(), deep=deep, as_json=as_json, port=port)
+
+
+@_playhead.command(short_help="Measure what an endpoint takes, and remember it.")
+@click.option("--provider", help="In place of LLM_PROVIDER.")
+@click.option("--model", help="In place of LLM_MODEL.")
+@click.option("--base-url", help="In place of LLM_BASE_URL.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--write/--no-write", default=True, show_default=True, help="Write the profile.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds for all of it.",
+)
+@_debug_option
+def probe(
+    provider: str | None,
+    model: str | None,
+    base_url: str | None,
+    as_json: bool,
+    write: bool,
+    time_limit: float,
+) -> int:
+    """Measure what an OpenAI-compatible endpoint takes, by some thirty small requests to it.
+
+    \b
+    Example:
+      playhead probe --base-url http://localhost:1234/v1 --model qwen3
+
+    What it found is said in words and written as a profile to PLAYHEAD_HOME/profiles, where it is
+    found whenever that host is connected to. With gemini and anthropic it only looks and says. The
+    key is that of LLM_API_KEY. If the endpoint cannot be measured the exit code is 1, and nothing is
+    written.
+    """
+    from playhead.cli.probe import probe
+    from playhead.config import create_probe, load_settings
+
+    settings = load_settings()
+    measurement = create_probe(settings, provider, model, base_url)
+    return probe(settings, measurement, as_json=as_json, write=write, time_limit=time_limit)
