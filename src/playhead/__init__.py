@@ -107,7 +107,12 @@ if TYPE_CHECKING:
     from playhead.events import (
         ToolResultEvent as ToolResultEvent,
     )
+    from playhead.llm.attempts import AttemptPolicy as AttemptPolicy
+    from playhead.llm.attempts import Target as Target
     from playhead.llm.base import AgentLLM as AgentLLM
+    from playhead.llm.router import AIClient as AIClient
+    from playhead.llm.router import AIRouter as AIRouter
+    from playhead.llm.window import Windowed as Windowed
     from playhead.loop import AgentLoop as AgentLoop
     from playhead.options import LoopOptions as LoopOptions
     from playhead.session.orchestrator import Orchestrator as Orchestrator
@@ -138,6 +143,9 @@ if TYPE_CHECKING:
     )
     from playhead.types import (
         AudioPart as AudioPart,
+    )
+    from playhead.types import (
+        CallRecord as CallRecord,
     )
     from playhead.types import (
         ChatMessage as ChatMessage,
@@ -204,7 +212,10 @@ _HOMES = {
     "events": "Attempt Event LLMDelta ReasoningDelta RunEnd RunPaused RunStart StepEnd StepStart TextDelta"
     " ToolCallDelta ToolCallEvent ToolCallStart ToolProgress ToolResultEvent",
     "config": "connect",
+    "llm.attempts": "AttemptPolicy Target",
     "llm.base": "AgentLLM",
+    "llm.router": "AIClient AIRouter",
+    "llm.window": "Windowed",
     "loop": "AgentLoop",
     "options": "LoopOptions",
     "session.orchestrator": "Orchestrator",
@@ -215,7 +226,7 @@ _HOMES = {
     "storage.memory": "MemoryTurnStore",
     "tools.define": "Tool tool",
     "tools.registry": "DefinitionRegistry ToolRegistry",
-    "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart ChatMessage"
+    "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart CallRecord ChatMessage"
     " ExecutionState ExecutionStatus FilePart ImagePart LLMRequest LLMResult MediaAsset SystemMessage"
     " TextPart ToolCall ToolContext ToolDefinition ToolMessage ToolParameter ToolResult ToolSchema Usage"
     " UserMessage",

@@ -17,12 +17,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from playhead.encode import mask
 from playhead.errors import LLMConnectionError, LLMError, LLMTimeoutError, OverloadedError
 from playhead.events import Attempt, EmitDelta, TextDelta
-from playhead.ids import now_ms
 from playhead.llm.base import AgentLLM
 from playhead.llm.breaker import BreakerState, BreakerStore, FailureKind, ask, failed, released, succeeded
+from playhead.llm.records import call_record, sum_known
 from playhead.types import CallRecord, CallStatus, LLMRequest, LLMResult, Usage, UserMessage
 
 logger = logging.getLogger("playhead")
@@ -47,11 +46,6 @@ _KINDS: Mapping[str, FailureKind] = {
     "connection": "error",
     "protocol": "error",
     "llm": "error",
-}
-_STATUSES: Mapping[str, CallStatus] = {
-    "rate_limit": "rate_limited",
-    "timeout": "timeout",
-    "protocol": "parse_error",
 }
 
 
@@ -123,6 +117,11 @@ class Attempts:
         if isinstance(first, LLMResult) and _good(first):
             return first
         return await _Call(self, request, emit, first).run()
+
+    def within(self, call_timeout: float, budget: float) -> "Attempts":
+        """Return the same chain, with other bounds on its time."""
+        policy = replace(self.policy, call_timeout=call_timeout, budget=budget)
+        return Attempts(self.targets, policy, breakers=self.breakers, on_call=self.on_call, task=self.task)
 
     async def _first(self, request: LLMRequest, emit: EmitDelta | None) -> LLMResult | Exception:
         """The usual case: one attempt that goes well, with nothing to keep time or records of."""
@@ -305,7 +304,7 @@ class _Call:
     ) -> None:
         if self.of.on_call is None and isinstance(outcome, LLMResult):
             return  # nobody reads it, and there is no failure to explain
-        record = _record(self.of.task, target, outcome, latency)
+        record = call_record(self.of.task, target.provider, target.model, outcome, latency)
         self.records.append(record)
         if self.of.on_call is not None:
             try:
@@ -319,7 +318,7 @@ class _Call:
         """The answer, with the tokens of the attempts before it."""
         if not self.usages:
             return result
-        return replace(result, usage=_sum([*self.usages, result.usage]))
+        return replace(result, usage=sum_known([*self.usages, result.usage]))
 
     def given_up(self) -> LLMResult:
         partial_answer = self.partial
@@ -365,38 +364,3 @@ def _good(result: LLMResult) -> bool:
 def _empty(result: LLMResult) -> bool:
     message = result.message
     return result.stop_reason in ("stop", "other") and not (message.content.strip() or message.tool_calls)
-
-
-def _record(
-    task: str, target: Target, outcome: LLMResult | LLMError | CallStatus, latency: int | None
-) -> CallRecord:
-    basis = CallRecord(task, target.provider, target.model, "success", now_ms(), latency_ms=latency)
-    if isinstance(outcome, LLMResult):
-        usage = outcome.usage
-        return replace(
-            basis,
-            provider=target.provider or outcome.provider,
-            model=outcome.model or target.model,
-            tokens_in=usage.input_tokens,
-            tokens_out=usage.output_tokens,
-            cost_micro_usd=usage.cost_micro_usd,
-        )
-    if isinstance(outcome, str):
-        return replace(basis, status=outcome)
-    return replace(
-        basis,
-        status=_STATUSES.get(outcome.code, "error"),
-        http_status=outcome.status,
-        error_kind=outcome.code,
-        error_message=mask(str(outcome), 500),
-    )
-
-
-def _sum(usages: Sequence[Usage]) -> Usage:
-    """The sum of what was reported; unknown when nobody reported it."""
-
-    def add(name: str) -> int | None:
-        known = [count for count in (getattr(usage, name) for usage in usages) if count is not None]
-        return sum(known) if known else None
-
-    return Usage(*(add(name) for name in Usage.__struct_fields__))

@@ -1,0 +1,58 @@
+"""What is written down of a model call, and how the tokens of several are added up."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from playhead.encode import mask
+from playhead.errors import LLMError
+from playhead.ids import now_ms
+from playhead.types import CallRecord, CallStatus, LLMResult, Usage
+
+_STATUSES: Mapping[str, CallStatus] = {
+    "rate_limit": "rate_limited",
+    "timeout": "timeout",
+    "protocol": "parse_error",
+}
+_MAX_MESSAGE = 500
+
+
+def call_record(
+    task: str,
+    provider: str,
+    model: str,
+    outcome: LLMResult | LLMError | CallStatus,
+    latency_ms: int | None = None,
+) -> CallRecord:
+    """Return the record of an attempt, or of one that was skipped (`outcome` is its status)."""
+    basis = CallRecord(task, provider, model, "success", now_ms(), latency_ms=latency_ms)
+    if isinstance(outcome, LLMResult):
+        usage = outcome.usage
+        return replace(
+            basis,
+            provider=provider or outcome.provider,
+            # What answered, not what was asked: a router, or an alias of the provider's, may differ.
+            model=outcome.model or model,
+            tokens_in=usage.input_tokens,
+            tokens_out=usage.output_tokens,
+            cost_micro_usd=usage.cost_micro_usd,
+        )
+    if isinstance(outcome, str):
+        return replace(basis, status=outcome)
+    return replace(
+        basis,
+        status=_STATUSES.get(outcome.code, "error"),
+        http_status=outcome.status,
+        error_kind=outcome.code,
+        error_message=mask(str(outcome), _MAX_MESSAGE),
+    )
+
+
+def sum_known(usages: Sequence[Usage]) -> Usage:
+    """Return the sum of what was reported; a count that nobody reported is unknown."""
+
+    def add(name: str) -> int | None:
+        known = [count for count in (getattr(usage, name) for usage in usages) if count is not None]
+        return sum(known) if known else None
+
+    return Usage(*(add(name) for name in Usage.__struct_fields__))
