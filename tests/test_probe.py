@@ -12,12 +12,24 @@ import pytest
 from playhead import AgentLoop, AuthError, ConfigError, LLMError, ModelNotFoundError, tool
 from playhead.config import connect_with, create_probe, load_settings
 from playhead.errors import LLMConnectionError, LLMTimeoutError, ProtocolError, QuotaError
+from playhead.events import RunEnd
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.profiles import Profile, read_profile
+from playhead.llm.servers import PROFILES
 from playhead.probe import Finding, Probe, ProbeReport, write_profile
-from playhead.testing import FakeProvider, Reply, Request, hang, openai_text, reply_html, reply_json
+from playhead.testing import (
+    FakeProvider,
+    Reply,
+    Request,
+    gemini_text,
+    hang,
+    openai_text,
+    reply_html,
+    reply_json,
+)
 from playhead.types import AssistantMessage, ChatMessage, ToolCall, ToolMessage, UserMessage
-from tests.support.strict import LM_STUDIO_LIKE, MISTRAL_LIKE, OPENAI_LIKE, Rules, StrictServer
+from tests.support.quirky import LM_STUDIO_LIKE, MISTRAL_LIKE, OPENAI_LIKE, QuirkyServer, Rules
+from tests.support.strict_apis import Refused, check_openai
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +63,7 @@ def probe_of(url: str, **environ: str) -> Probe:
 
 
 async def measured(rules: Rules, **environ: str) -> tuple[ProbeReport, FakeProvider]:
-    server = StrictServer(rules)
+    server = QuirkyServer(rules)
     async with FakeProvider(default=server) as provider:
         report = await probe_of(provider.url, **environ).run()
     return report, provider
@@ -120,7 +132,7 @@ NASTY: list[ChatMessage] = [
 async def test_three_quirky_servers_get_three_right_profiles_which_connect_then_uses(name: str) -> None:
     """Issue 3, shown by: written to a file, read by `connect`, accepted by the strict server."""
     rules, expected = SERVERS[name]
-    server = StrictServer(rules)
+    server = QuirkyServer(rules)
     async with FakeProvider(default=server) as provider:
         probe = probe_of(provider.url)
         report = await probe.run()
@@ -135,10 +147,34 @@ async def test_three_quirky_servers_get_three_right_profiles_which_connect_then_
         assert (llm.profile.name, llm.profile.evidence) == (report.server, "measured")
         server.refusals.clear()
         events = [event async for event in AgentLoop(llm, tools=[lookup]).stream(NASTY)]
-        assert events[-1].type == "run_end"
+        assert isinstance(events[-1], RunEnd)
         assert (events[-1].result.finish_reason, events[-1].result.text) == ("final", "ok")
         assert [m.content for m in events[-1].result.messages if isinstance(m, ToolMessage)] == ["N-Oslo"]
     assert server.refusals == []
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+async def test_a_server_as_strict_as_a_built_in_profile_takes_what_was_measured_of_it(name: str) -> None:
+    """Issue 3 item 6: judged by checks that know nothing of the probe."""
+    model, refusals = QuirkyServer(Rules()), list[str]()
+
+    def server(request: Request) -> Reply:
+        try:
+            check_openai(request.json, PROFILES[name])
+        except Refused as why:
+            refusals.append(str(why))
+            return reply_json({"error": {"message": str(why)}}, 400)
+        return model(request)
+
+    async with FakeProvider(default=server) as provider:
+        report = await probe_of(provider.url).run()
+        assert finding(report, "together").follows == "The profile fits"
+        refusals.clear()
+        llm = OpenAICompatible("some-model", KEY, f"{provider.url}/v1", profile=report.profile)
+        events = [event async for event in AgentLoop(llm, tools=[lookup]).stream(NASTY)]
+    assert (refusals, model.refusals) == ([], [])
+    assert isinstance(events[-1], RunEnd)
+    assert events[-1].result.text == "ok"
 
 
 ONE_RULE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -250,6 +286,23 @@ async def test_the_ten_measurements_are_made() -> None:
     assert "thoughtSignature" not in texts
 
 
+async def test_a_dialect_without_profiles_is_looked_at_and_told() -> None:
+    """Issue 3 item 6: the part that makes sense, in words; each form is tried once."""
+
+    def server(request: Request) -> Reply:
+        refused = b"inlineData" in request.body
+        return reply_json({"error": {"code": 400, "message": "x"}}, 400) if refused else gemini_text("ok")
+
+    async with FakeProvider(default=server) as provider:
+        settings = load_settings({"LLM_PROVIDER": "gemini", "LLM_MODEL": "m", "LLM_API_KEY": KEY})
+        report = await create_probe(settings, base_url=provider.url).run()
+        assert report.requests == len(provider.requests) <= 20
+    assert report.profile is None
+    assert "reads no pictures" in finding(report, "pictures").follows
+    assert finding(report, "usage_in_stream").said == "Usage asked for in a stream: taken"
+    assert not any(f.measured or f.value is not None for f in report.findings)
+
+
 # ---------------------------------------------------------------- what cannot be found
 
 
@@ -288,7 +341,7 @@ async def test_what_was_known_before_stays_where_nothing_was_found() -> None:
 )
 async def test_what_passes_is_asked_once_more(trouble: Reply) -> None:
     """Issue 3 item 6: one retry at most."""
-    server = StrictServer(Rules())
+    server = QuirkyServer(Rules())
     async with FakeProvider(trouble, default=server) as provider:
         report = await probe_of(provider.url).run()
         assert provider.requests[0].body == provider.requests[1].body
@@ -297,7 +350,7 @@ async def test_what_passes_is_asked_once_more(trouble: Reply) -> None:
 
 async def test_a_field_that_is_not_answered_is_not_guessed() -> None:
     """A limit on requests says nothing about the form; the rest is measured."""
-    strict = StrictServer(Rules())
+    strict = QuirkyServer(Rules())
 
     def busy(request: Request) -> Reply:
         if "stream_options" in request.json:
@@ -338,7 +391,7 @@ async def test_an_endpoint_that_does_not_answer_is_an_error(case: str) -> None:
 @pytest.mark.parametrize("after", [1, 7, 20])
 async def test_an_endpoint_that_is_lost_on_the_way_is_an_error(after: int) -> None:
     """Half a measurement is none."""
-    strict = StrictServer(Rules())
+    strict = QuirkyServer(Rules())
     count = 0
 
     def server(request: Request) -> Reply:

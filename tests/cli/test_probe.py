@@ -11,7 +11,7 @@ from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.profiles import read_profile
 from playhead.testing import FakeProvider, Reply, anthropic_text, gemini_text, hang, reply_html, reply_json
 from tests.cli.support import CANARY, ESCAPES, playhead
-from tests.support.strict import LM_STUDIO_LIKE, MISTRAL_LIKE, OPENAI_LIKE, Rules, StrictServer
+from tests.support.quirky import LM_STUDIO_LIKE, MISTRAL_LIKE, OPENAI_LIKE, QuirkyServer, Rules
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ def assert_nothing_written(home: Path) -> None:
 async def test_it_writes_the_profile_that_connect_reads(name: str, home: Path) -> None:
     """Issue 3, shown by."""
     rules, expected = SERVERS[name]
-    async with FakeProvider(default=StrictServer(rules)) as provider:
+    async with FakeProvider(default=QuirkyServer(rules)) as provider:
         done = await playhead("probe", env=environ(provider.url))
         assert (done.code, "Traceback" in done.err) == (0, False), done.err
         (file,) = (home / "profiles").iterdir()
@@ -61,7 +61,7 @@ async def test_it_writes_the_profile_that_connect_reads(name: str, home: Path) -
 
 
 async def test_for_programs_it_is_one_document(home: Path) -> None:
-    async with FakeProvider(default=StrictServer(MISTRAL_LIKE)) as provider:
+    async with FakeProvider(default=QuirkyServer(MISTRAL_LIKE)) as provider:
         done = await playhead("probe", "--json", env=environ(provider.url))
         report: dict[str, Any] = json.loads(done.out)
         assert (done.code, done.err) == (0, "")
@@ -75,7 +75,7 @@ async def test_for_programs_it_is_one_document(home: Path) -> None:
 
 
 async def test_nothing_is_written_when_that_is_asked(home: Path) -> None:
-    async with FakeProvider(default=StrictServer(Rules())) as provider:
+    async with FakeProvider(default=QuirkyServer(Rules())) as provider:
         for args in (("--no-write",), ("--no-write", "--json")):
             done = await playhead("probe", *args, env=environ(provider.url))
             assert done.code == 0
@@ -85,7 +85,7 @@ async def test_nothing_is_written_when_that_is_asked(home: Path) -> None:
 
 async def test_options_come_before_the_environment() -> None:
     """The other endpoint is asked, with the model given."""
-    async with FakeProvider(default=StrictServer(Rules())) as provider:
+    async with FakeProvider(default=QuirkyServer(Rules())) as provider:
         args = ("--provider", "openai-compatible", "--model", "other", "--base-url", f"{provider.url}/v1")
         done = await playhead("probe", *args, env=environ(LLM_PROVIDER="mock"))
         assert done.code == 0, done.err
@@ -93,7 +93,7 @@ async def test_options_come_before_the_environment() -> None:
 
 
 async def test_a_chosen_profile_comes_before_a_measured_one_and_that_is_said() -> None:
-    async with FakeProvider(default=StrictServer(Rules())) as provider:
+    async with FakeProvider(default=QuirkyServer(Rules())) as provider:
         done = await playhead("probe", env=environ(provider.url, LLM_PROFILE="vllm"))
     assert "LLM_PROFILE=vllm comes before it" in done.err
 

@@ -1,6 +1,6 @@
 """Servers of the OpenAI-compatible dialect that refuse what real ones were reported to refuse.
 
-    FakeProvider(default=StrictServer(Rules(user_after_tool=False)))
+    FakeProvider(default=QuirkyServer(Rules(user_after_tool=False)))
 
 What a rule does not forbid is taken. Refusals are the wire cases' own (Q083-Q100), with status 400.
 """
@@ -50,7 +50,7 @@ class _Refusal(Exception):
 
 
 @dataclass
-class StrictServer:
+class QuirkyServer:
     """A reply to each request, by rule. Keeps the reasons of its refusals."""
 
     rules: Rules = Rules()
