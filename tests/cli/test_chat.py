@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import CANARY, ESCAPES, playhead, terminal
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     Request,
     openai_calls,
     openai_sse,
     reply_json,
 )
+from tests.cli.support import CANARY, ESCAPES, playhead, terminal
 
 pytestmark = pytest.mark.anyio
 

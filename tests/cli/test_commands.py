@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from playhead import __version__
-from playhead.cli.bridge import Bridge
 from playhead.cli.commands import run
 from playhead.cli.faults import CommandError, fault_of
 from playhead.cli.screen import clean, plain_clock
@@ -150,19 +149,21 @@ def _shell(line: str, env: dict[str, str]) -> "subprocess.CompletedProcess[bytes
 
 
 @pytest.mark.parametrize("command", ["doctor", "demo --once", "chat hi", "demo --once 2>&1"])
-def test_a_reader_that_leaves_early_changes_nothing(command: str) -> None:
+def test_a_reader_that_leaves_early_changes_nothing(command: str, warm: dict[str, str]) -> None:
     """`| head -1`: the work ends as it would have, without a word."""
-    done = _shell(f"$PLAYHEAD {command} </dev/null | head -1", {"LLM_PROVIDER": "mock"})
+    done = _shell(f"$PLAYHEAD {command} </dev/null | head -1", {**warm, "LLM_PROVIDER": "mock"})
     assert done.returncode == 0
     assert done.stdout.count(b"\n") == 1
     assert b"Traceback" not in done.stderr
     assert b"Broken" not in done.stderr
 
 
-def test_a_word_that_the_terminal_cannot_show_does_not_end_the_run(tmp_path: Path) -> None:
+def test_a_word_that_the_terminal_cannot_show_does_not_end_the_run(
+    tmp_path: Path, warm: dict[str, str]
+) -> None:
     video = tmp_path / "gr\u00fc\u00dfe.mp4"
     video.write_bytes(SAMPLE.read_bytes())
-    done = _shell(f"$PLAYHEAD demo --once '{video}'", {"PYTHONIOENCODING": "ascii"})
+    done = _shell(f"$PLAYHEAD demo --once '{video}'", {**warm, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert b"gr??e.mp4" in done.stdout
 
@@ -177,16 +178,3 @@ def test_text_of_others_cannot_drive_the_terminal() -> None:
 )
 def test_times_are_minutes_and_seconds(seconds: float, shown: str) -> None:
     assert plain_clock(seconds) == shown
-
-
-def test_the_bridge_gives_back_what_the_work_gave() -> None:
-    async def seven() -> int:
-        return 7
-
-    async def fails() -> None:
-        raise ConfigError("no")
-
-    with Bridge() as bridge:
-        assert bridge.run(seven()) == 7
-        with pytest.raises(ConfigError, match="no"):
-            bridge.run(fails())

@@ -18,12 +18,6 @@ SAMPLE = Path(__file__).parents[2] / "src" / "playhead" / "media" / "samples" / 
 NO_AUDIO = Path(__file__).parents[1] / "media" / "samples" / "espeak100_noaudio.mp4"
 
 
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """One home for the tests of formats: the first of them transcribes, the others find the result."""
-    return {"PLAYHEAD_HOME": str(tmp_path_factory.mktemp("home"))}
-
-
 def _srt_text(text: str) -> str:
     return " ".join(cue.content for cue in srt.parse(text))
 

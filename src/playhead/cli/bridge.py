@@ -1,10 +1,13 @@
 """From a command, which may block, to async code, which may not."""
 
 import asyncio
+import select
 import signal
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -24,6 +27,12 @@ class Bridge:
         self._thread = threading.Thread(target=asyncio.run, args=(self._hold(started),), daemon=True)
         self._thread.start()
         self._loop = started.result()
+        # A signal that comes just before a wait does not end it, unless it can be seen in what is waited
+        # for: https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd
+        self._woken, self._waker = socket.socketpair()
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+        self._wakeup_before = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         self._before = signal.signal(signal.SIGTERM, _interrupt)
         return self
 
@@ -33,6 +42,9 @@ class Bridge:
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
         signal.signal(signal.SIGTERM, self._before)
+        signal.set_wakeup_fd(self._wakeup_before)
+        self._woken.close()
+        self._waker.close()
 
     def run(self, work: Coroutine[Any, Any, T], on_interrupt: Callable[[], None] | None = None) -> T:
         """Wait for the work, as `asyncio.run` does.
@@ -45,12 +57,13 @@ class Bridge:
 
         def begin() -> None:
             task.append(self._loop.create_task(work))
-            task[0].add_done_callback(lambda done: _hand_over(done, result))
+            task[0].add_done_callback(lambda done: self._hand_over(done, result))
 
         self._loop.call_soon_threadsafe(begin)
         interrupted = False
         while True:
             try:
+                self._wait_for(result)
                 return result.result()
             except KeyboardInterrupt:
                 interrupted = on_interrupt is None
@@ -59,19 +72,26 @@ class Bridge:
             except CancelledError:
                 raise (KeyboardInterrupt if interrupted else asyncio.CancelledError) from None
 
+    def _wait_for(self, result: "Future[Any]") -> None:
+        while not result.done():
+            select.select([self._woken], [], [])
+            with suppress(BlockingIOError):
+                self._woken.recv(4096)
+
+    def _hand_over(self, task: "asyncio.Task[T]", result: "Future[T]") -> None:
+        if task.cancelled():
+            result.cancel()
+        elif (error := task.exception()) is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(task.result())
+        with suppress(BlockingIOError):  # full: then it wakes already
+            self._waker.send(b"\0")
+
     async def _hold(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._end = asyncio.Event()
         started.set_result(asyncio.get_running_loop())
         await self._end.wait()
-
-
-def _hand_over(task: asyncio.Task[T], result: Future[T]) -> None:
-    if task.cancelled():
-        result.cancel()
-    elif (error := task.exception()) is not None:
-        result.set_exception(error)
-    else:
-        result.set_result(task.result())
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

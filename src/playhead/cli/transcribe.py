@@ -27,7 +27,7 @@ def transcribe(settings: Settings, file: Path, form: str, language: str | None, 
         raise CommandError(f"There is no folder for {output.name!r}.", "Make it, or name another one.")
     transcript = _made(settings, file, language)
     for warning in transcript.warnings:
-        put(sys.stderr, f"Note: {_NOTES[warning]}.\n")
+        put(sys.stderr, f"Note: {_NOTES.get(warning, warning)}.\n")
     text = render(transcript, form)
     if output is None:
         _to_stdout(text)
