@@ -13,7 +13,7 @@ from playhead.llm.mock import MockLLM
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.profiles import DEFAULT, Profile
 from playhead.llm.servers import PROFILES
-from tests.support.fake_provider import FakeProvider, openai_text
+from playhead.testing import FakeProvider, openai_text
 
 ALL = {
     "LLM_PROVIDER": "openai-compatible",

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import webvtt
 
-from tests.support.fake_provider import FakeProvider, Reply, openai_calls, openai_sse, openai_text
+from playhead.testing import FakeProvider, Reply, openai_calls, openai_sse, openai_text
 
 pytestmark = pytest.mark.anyio
 

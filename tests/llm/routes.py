@@ -5,8 +5,8 @@ from typing import Any
 
 from playhead.events import LLMDelta
 from playhead.llm.route import RouteLLM
+from playhead.testing import FakeProvider, Reply
 from playhead.types import ChatMessage, LLMRequest, LLMResult, UserMessage
-from tests.support.fake_provider import FakeProvider, Reply
 
 HELLO: list[ChatMessage] = [UserMessage("Hello")]
 

@@ -11,22 +11,7 @@ from playhead.config import connect
 from playhead.errors import LLMConnectionError, LLMError, LLMTimeoutError
 from playhead.events import LLMDelta, TextDelta, ToolCallStart
 from playhead.llm.base import AgentLLM
-from playhead.types import (
-    AssistantMessage,
-    ChatMessage,
-    ContentPart,
-    ImagePart,
-    LLMRequest,
-    LLMResult,
-    SystemMessage,
-    TextPart,
-    ToolCall,
-    ToolMessage,
-    ToolParameter,
-    ToolSchema,
-    UserMessage,
-)
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     Reply,
     Request,
@@ -44,6 +29,21 @@ from tests.support.fake_provider import (
     reply_json,
     sse,
     stream,
+)
+from playhead.types import (
+    AssistantMessage,
+    ChatMessage,
+    ContentPart,
+    ImagePart,
+    LLMRequest,
+    LLMResult,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    ToolParameter,
+    ToolSchema,
+    UserMessage,
 )
 
 pytestmark = pytest.mark.anyio

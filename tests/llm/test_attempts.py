@@ -18,8 +18,7 @@ from playhead.llm.base import AgentLLM
 from playhead.llm.breaker import MemoryBreakerStore
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.profiles import Profile
-from playhead.types import CallRecord
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     Reply,
     hang,
@@ -29,6 +28,7 @@ from tests.support.fake_provider import (
     reply_bytes,
     reply_json,
 )
+from playhead.types import CallRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -246,7 +246,7 @@ async def test_a_model_that_ignores_its_time_is_cut_off() -> None:
 
 async def test_keep_alives_do_not_hold_off_the_first_token() -> None:
     """Q010: comments reset the gap, not the wait for content."""
-    from tests.support.fake_provider import stream
+    from playhead.testing import stream
 
     pings = stream([b": ping\n\n"] * 60, pause=0.02, cut="hang")
     async with FakeProvider(pings) as server:

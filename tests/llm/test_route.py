@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from playhead.events import Attempt, LLMDelta, ReasoningDelta, TextDelta, ToolCallStart
+from playhead.testing import reply_json, split, stream
 from playhead.types import (
     AgentContext,
     AssistantMessage,
@@ -19,7 +20,6 @@ from playhead.types import (
     UserMessage,
 )
 from tests.llm.routes import HELLO, MESSAGE, call, frames, text_delta
-from tests.support.fake_provider import reply_json, split, stream
 
 pytestmark = pytest.mark.anyio
 

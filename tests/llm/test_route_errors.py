@@ -19,9 +19,9 @@ from playhead.errors import (
     RateLimitError,
 )
 from playhead.llm.route import RouteLLM
+from playhead.testing import FakeProvider, Reply, hang, reply_bytes, reply_json, stream
 from playhead.types import LLMRequest
 from tests.llm.routes import HELLO, call, frames, text_delta
-from tests.support.fake_provider import FakeProvider, Reply, hang, reply_bytes, reply_json, stream
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,7 @@ from playhead.events import EmitDelta
 from playhead.llm.attempts import Target
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.router import AIClient, AIRouter
-from playhead.types import CallRecord
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     gemini_text,
     hang,
@@ -19,6 +18,7 @@ from tests.support.fake_provider import (
     openai_text,
     reply_json,
 )
+from playhead.types import CallRecord
 
 pytestmark = pytest.mark.anyio
 

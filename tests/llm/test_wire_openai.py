@@ -24,7 +24,7 @@ from playhead import (
 from playhead.events import Attempt, LLMDelta, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.profiles import Profile
-from tests.support.fake_provider import FakeProvider, Reply, openai_text, reply_json, split, sse, stream
+from playhead.testing import FakeProvider, Reply, openai_text, reply_json, split, sse, stream
 
 pytestmark = pytest.mark.anyio
 

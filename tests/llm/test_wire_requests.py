@@ -12,8 +12,8 @@ import pytest
 from playhead import AssistantMessage, ChatMessage, LLMRequest, ToolCall, ToolMessage, UserMessage
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.profiles import DEFAULT, Profile
+from playhead.testing import FakeProvider, openai_calls, openai_sse, openai_text, reply_json
 from playhead.types import TextPart, ToolSchema
-from tests.support.fake_provider import FakeProvider, openai_calls, openai_sse, openai_text, reply_json
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from playhead import (
     tool,
 )
 from playhead.events import EmitDelta
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     Reply,
 )

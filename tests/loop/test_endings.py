@@ -11,8 +11,7 @@ from playhead import (
     LoopOptions,
     tool,
 )
-from tests.loop.support import assert_pairs, loop_on, run
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     gemini_calls,
     gemini_text,
@@ -20,6 +19,7 @@ from tests.support.fake_provider import (
     openai_text,
     reply_json,
 )
+from tests.loop.support import assert_pairs, loop_on, run
 
 pytestmark = pytest.mark.anyio
 

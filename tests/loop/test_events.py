@@ -8,13 +8,13 @@ from playhead import (
     LLMResult,
 )
 from playhead.events import Attempt, EmitDelta, RunEnd, TextDelta
-from tests.loop.support import Scripted, loop_on, run, text
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     openai_calls,
     openai_sse,
     openai_text,
 )
+from tests.loop.support import Scripted, loop_on, run, text
 
 pytestmark = pytest.mark.anyio
 

@@ -16,11 +16,11 @@ from playhead import (
     UserMessage,
 )
 from playhead.events import EmitDelta
-from tests.loop.support import Scripted, add, calls, run, text
-from tests.support.fake_provider import (
+from playhead.testing import (
     openai_calls,
     openai_text,
 )
+from tests.loop.support import Scripted, add, calls, run, text
 
 pytestmark = pytest.mark.anyio
 

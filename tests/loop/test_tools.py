@@ -15,11 +15,11 @@ from playhead import (
     tool,
 )
 from playhead.events import ToolProgress
-from tests.loop.support import Scripted, add, assert_pairs, calls, run, text
-from tests.support.fake_provider import (
+from playhead.testing import (
     openai_calls,
     openai_text,
 )
+from tests.loop.support import Scripted, add, assert_pairs, calls, run, text
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from playhead import AgentContext, AgentRunResult, tool
 from playhead.events import Event, ToolResultEvent
 from playhead.session.orchestrator import Orchestrator
 from playhead.session.stores import AgentStore, ChatStore
+from playhead.testing import FakeProvider, Reply, reply_json, sse, stream
 from playhead.types import ChatMessage, ToolDefinition
-from tests.support.fake_provider import FakeProvider, Reply, reply_json, sse, stream
 
 Call = tuple[str, dict[str, Any]]
 

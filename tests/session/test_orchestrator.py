@@ -10,9 +10,9 @@ from playhead.errors import ConfigError, StoreError
 from playhead.events import RunEnd
 from playhead.session.orchestrator import LIMIT_REACHED, Orchestrator
 from playhead.session.stores import AgentStore, ChatStore
+from playhead.testing import FakeProvider, Reply, reply_bytes, reply_json
 from playhead.types import AssistantMessage, MediaAsset, ToolMessage, UserMessage
 from tests.session.shown import Call, Shown, says, streams, transcribe_video
-from tests.support.fake_provider import FakeProvider, Reply, reply_bytes, reply_json
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ from playhead import FatalToolError, tool
 from playhead.errors import StoreError
 from playhead.session.orchestrator import Orchestrator
 from playhead.session.stores import AgentStore, ChatStore
+from playhead.testing import FakeProvider, Reply, hang, sse, stream
 from playhead.types import ChatMessage, ToolMessage, UserMessage
 from tests.session.models import assert_valid
 from tests.session.shown import Call, Shown, landed, says
-from tests.support.fake_provider import FakeProvider, Reply, hang, sse, stream
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ import pytest
 
 from playhead import tool
 from playhead.events import TextDelta
+from playhead.testing import FakeProvider
 from playhead.types import UserMessage
 from tests.session.shown import Call, Shown, landed, says, streams
-from tests.support.fake_provider import FakeProvider
 
 pytestmark = pytest.mark.anyio
 

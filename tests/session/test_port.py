@@ -12,9 +12,9 @@ from playhead.events import Event, RunEnd, StepEnd
 from playhead.session.port import StoredPort, ThreadKey
 from playhead.storage.base import TurnRow, TurnStore
 from playhead.storage.memory import MemoryTurnStore
+from playhead.testing import FakeProvider, openai_calls, openai_text
 from playhead.types import AssistantMessage, ChatMessage, ToolCall, ToolMessage, UserMessage
 from tests.session.models import CALLS, StrictLLM, YieldingStore, assert_valid, loop_of, quick
-from tests.support.fake_provider import FakeProvider, openai_calls, openai_text
 
 pytestmark = pytest.mark.anyio
 

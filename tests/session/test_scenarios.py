@@ -13,11 +13,7 @@ import pytest
 from playhead import AgentContext, MediaAsset, ToolRegistry, connect, tool
 from playhead.session.orchestrator import LIMIT_REACHED, Orchestrator
 from playhead.session.stores import AgentStore, ChatStore
-from playhead.tools.builtin.echo_context import echo_context
-from playhead.types import AssistantMessage, ToolMessage
-from tests.server.support import CANARY, address, served, settings
-from tests.session.models import assert_valid
-from tests.support.fake_provider import (
+from playhead.testing import (
     FakeProvider,
     Reply,
     gemini_calls,
@@ -27,6 +23,10 @@ from tests.support.fake_provider import (
     openai_text,
     reply_json,
 )
+from playhead.tools.builtin.echo_context import echo_context
+from playhead.types import AssistantMessage, ToolMessage
+from tests.server.support import CANARY, address, served, settings
+from tests.session.models import assert_valid
 
 pytestmark = pytest.mark.anyio
 

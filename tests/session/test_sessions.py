@@ -9,6 +9,7 @@ from playhead import AgentLoop, connect, tool
 from playhead.errors import ConfigError, StoreError
 from playhead.session.sessions import Sessions
 from playhead.storage.memory import MemoryTurnStore
+from playhead.testing import FakeProvider, openai_sse
 from playhead.types import (
     AgentContext,
     AssistantMessage,
@@ -19,7 +20,6 @@ from playhead.types import (
 )
 from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
 from tests.session.readers import all_of, terminals
-from tests.support.fake_provider import FakeProvider, openai_sse
 
 pytestmark = pytest.mark.anyio
 

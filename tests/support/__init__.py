@@ -1,1 +1,1 @@
-"""What the tests stand on: the network switch, the environment, a provider that speaks raw bytes."""
+"""What the tests stand on beside `playhead.testing`: strict servers, the invariants of a run."""
