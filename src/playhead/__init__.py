@@ -107,6 +107,9 @@ if TYPE_CHECKING:
     from playhead.events import (
         ToolResultEvent as ToolResultEvent,
     )
+    from playhead.events import (
+        UserMessageEvent as UserMessageEvent,
+    )
     from playhead.llm.attempts import AttemptPolicy as AttemptPolicy
     from playhead.llm.attempts import Target as Target
     from playhead.llm.base import AgentLLM as AgentLLM
@@ -115,6 +118,7 @@ if TYPE_CHECKING:
     from playhead.llm.window import Windowed as Windowed
     from playhead.loop import AgentLoop as AgentLoop
     from playhead.options import LoopOptions as LoopOptions
+    from playhead.port import Inbox as Inbox
     from playhead.session.orchestrator import Orchestrator as Orchestrator
     from playhead.session.runs import RunHandle as RunHandle
     from playhead.session.sessions import Sessions as Sessions
@@ -143,6 +147,9 @@ if TYPE_CHECKING:
     )
     from playhead.types import (
         AudioPart as AudioPart,
+    )
+    from playhead.types import (
+        CallAnswer as CallAnswer,
     )
     from playhead.types import (
         CallRecord as CallRecord,
@@ -210,7 +217,7 @@ _HOMES = {
     " LLMConnectionError LLMError LLMTimeoutError MediaError ModelNotFoundError OverloadedError"
     " PlayheadError ProtocolError QuotaError RateLimitError StoreError ToolError",
     "events": "Attempt Event LLMDelta ReasoningDelta RunEnd RunPaused RunStart StepEnd StepStart TextDelta"
-    " ToolCallDelta ToolCallEvent ToolCallStart ToolProgress ToolResultEvent",
+    " ToolCallDelta ToolCallEvent ToolCallStart ToolProgress ToolResultEvent UserMessageEvent",
     "config": "connect",
     "llm.attempts": "AttemptPolicy Target",
     "llm.base": "AgentLLM",
@@ -218,6 +225,7 @@ _HOMES = {
     "llm.window": "Windowed",
     "loop": "AgentLoop",
     "options": "LoopOptions",
+    "port": "Inbox",
     "session.orchestrator": "Orchestrator",
     "session.runs": "RunHandle",
     "session.sessions": "Sessions",
@@ -226,8 +234,8 @@ _HOMES = {
     "storage.memory": "MemoryTurnStore",
     "tools.define": "Tool tool",
     "tools.registry": "DefinitionRegistry ToolRegistry",
-    "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart CallRecord ChatMessage"
-    " ExecutionState ExecutionStatus FilePart ImagePart LLMRequest LLMResult MediaAsset SystemMessage"
+    "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart CallAnswer CallRecord"
+    " ChatMessage ExecutionState ExecutionStatus FilePart ImagePart LLMRequest LLMResult MediaAsset SystemMessage"
     " TextPart ToolCall ToolContext ToolDefinition ToolMessage ToolParameter ToolResult ToolSchema Usage"
     " UserMessage",
 }

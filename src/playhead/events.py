@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from playhead.types import AgentRunResult, AgentStep, ToolCall, ToolResult
+from playhead.types import AgentRunResult, AgentStep, ToolCall, ToolResult, UserMessage
 
 
 class _Event(msgspec.Struct, rename="camel", omit_defaults=True, tag_field="type", kw_only=True, gc=False):
@@ -76,6 +76,13 @@ class Attempt(_Event, tag="attempt"):
     model: str = ""
 
 
+class UserMessageEvent(_Event, tag="user_message", gc=True):
+    """A user message that reached the run while it went on, or that the run itself asks with."""
+
+    type: ClassVar[Literal["user_message"]] = "user_message"
+    message: UserMessage
+
+
 class ToolCallEvent(_Event, tag="tool_call", gc=True):
     """A complete call, about to be run or answered."""
 
@@ -125,6 +132,7 @@ Event: TypeAlias = (
     RunStart
     | StepStart
     | LLMDelta
+    | UserMessageEvent
     | ToolCallEvent
     | ToolProgress
     | ToolResultEvent

@@ -1,8 +1,15 @@
 """The limits of a run."""
 
+from collections.abc import Awaitable, Callable, Sequence
+
 import msgspec
 
 from playhead.errors import ConfigError
+from playhead.llm.base import AgentLLM
+from playhead.types import AgentStep, LLMRequest
+
+Prepared = LLMRequest | tuple[AgentLLM, LLMRequest]
+PrepareStep = Callable[[int, LLMRequest, Sequence[AgentStep]], Prepared | Awaitable[Prepared]]
 
 
 class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +26,13 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
         parallel_tools: calls of one step that run at once.
         max_tokens: output limit of one model call; None for the provider's own.
         temperature: None for the provider's own.
+        tool_choice: `auto`, `none`, `required` or a tool's name. Anything but `none` is released once
+            a call was executed.
+        wrap_up: at the cap, make one more call without tools, for an answer from what there is.
+        stop_on_repeat: end the run with code `repeated_tool_error` when the same call has failed in
+            the same way so many times in a row; None to leave it at the hint that the third brings.
+        prepare_step: `(index, request, steps)` to the request for this step, or to a model and a
+            request; may be async. It runs inside the model step, so its choice is recorded.
 
     Raises `ConfigError` for a value out of range.
     """
@@ -32,11 +46,17 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
     parallel_tools: int = 8
     max_tokens: int | None = None
     temperature: float | None = None
+    tool_choice: str | None = None
+    wrap_up: bool = False
+    stop_on_repeat: int | None = None
+    prepare_step: PrepareStep | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "parallel_tools", "max_tokens"):
+        for name in ("max_steps", "parallel_tools", "max_tokens", "stop_on_repeat"):
             value = getattr(self, name)
-            if not (name == "max_tokens" and value is None) and (not _is_whole(value) or value < 1):
+            if not (name in ("max_tokens", "stop_on_repeat") and value is None) and (
+                not _is_whole(value) or value < 1
+            ):
                 raise ConfigError(f"LoopOptions.{name} is {value!r}; it must be an integer of at least 1.")
         if not _is_whole(self.retries) or self.retries < 0:
             raise ConfigError(

@@ -13,7 +13,7 @@ import msgspec
 
 from playhead.events import Event, LiveEvent
 from playhead.ids import new_id
-from playhead.types import ChatMessage, LLMResult, ToolResult, UserMessage
+from playhead.types import CallAnswer, ChatMessage, LLMResult, ToolResult, UserMessage
 
 T = TypeVar("T")
 LiveSink = Callable[[LiveEvent], Any]
@@ -40,8 +40,29 @@ class ToolReply(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     fatal: bool = False
 
 
+class Inbox:
+    """User messages that reach a run while it goes on: `steer` puts one before the next model call.
+
+    What no model call took is still `waiting` when the run has ended.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[UserMessage] = []
+
+    def steer(self, message: str | UserMessage) -> None:
+        """Add a message. It never comes between a call and its result."""
+        self.waiting.append(UserMessage(message) if isinstance(message, str) else message)
+
+    def take(self) -> list[UserMessage]:
+        """Return what waits, and forget it."""
+        taken, self.waiting = self.waiting, []
+        return taken
+
+
 class Port(Protocol):
     """The effects of a run.
+
+    `answers` are those to calls that an earlier run of the turn left waiting.
 
     `step` and `once` are plain functions: they take their place when called and return an
     awaitable, so parallel effects are recorded in call order. `step` may run `fn` again after a
@@ -55,6 +76,7 @@ class Port(Protocol):
     run_id: str
     delta: LiveSink | None
     quiet: bool
+    answers: Sequence[CallAnswer]
 
     async def history(self) -> Sequence[ChatMessage]: ...
     def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]: ...
@@ -74,6 +96,8 @@ class PlainPort:
         on_event: takes each event, deltas included when `stream` is set. It must not block.
         stream: ask the model for deltas.
         cancel: when set, the run is stopped: open work is cancelled and becomes a value.
+        inbox: messages that may come in while the run goes on.
+        answers: to calls that an earlier run of the turn left waiting.
     """
 
     def __init__(
@@ -83,6 +107,8 @@ class PlainPort:
         on_event: Callable[[Event], Any] | None = None,
         stream: bool = False,
         cancel: asyncio.Event | None = None,
+        inbox: Inbox | None = None,
+        answers: Sequence[CallAnswer] = (),
         turn_id: str | None = None,
         run_id: str | None = None,
     ) -> None:
@@ -93,6 +119,8 @@ class PlainPort:
         self._on_event = on_event
         self.quiet = on_event is None
         self._cancel = cancel
+        self._inbox = inbox
+        self.answers = answers
 
     async def history(self) -> Sequence[ChatMessage]:
         return self._messages
@@ -104,7 +132,7 @@ class PlainPort:
         return self.step(name, type, fn)
 
     async def inbox(self, step: int) -> Sequence[UserMessage]:
-        return ()
+        return self._inbox.take() if self._inbox is not None else ()
 
     async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
         if self._on_event is not None:

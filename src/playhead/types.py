@@ -164,6 +164,21 @@ class ToolResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     text: str = ""
 
 
+class CallAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a person or a client says to a call that waits.
+
+    For an approval: `approved`, and `args` to run it with others, or a `reason` for a no. For a tool
+    of the client: its `result`, or an `error`.
+    """
+
+    call_id: str
+    approved: bool | None = None
+    args: JsonObject | None = None
+    reason: str | None = None
+    result: Any = None
+    error: str | None = None
+
+
 class MediaAsset(msgspec.Struct, frozen=True, rename="camel"):
     """A file of the project. `type` is `video`, `audio` or `image`; `duration` is in seconds."""
 
@@ -215,7 +230,9 @@ class ToolDefinition(Generic[P, R]):
 
     `validate` takes the arguments as the model gave them and returns what `run` takes, or raises
     `ToolError` naming each offending argument. `timeout` is in seconds, None for the loop's own.
-    `replay` says whether a call whose outcome is unknown may run again.
+    `replay` says whether a call whose outcome is unknown may run again. With `approval`, or where it
+    says so of the arguments and the context, a person is asked first; with `client`, the front end
+    executes the call. Both end the run as `paused`.
     """
 
     name: str
@@ -227,6 +244,8 @@ class ToolDefinition(Generic[P, R]):
     function: Callable[P, R]
     timeout: float | None = None
     replay: Replay = "never"
+    approval: bool | Callable[[JsonObject, Any], bool] = False
+    client: bool = False
 
     async def execute(self, args: JsonObject, context: Any = None) -> Any:
         """Validate and run. `context` is the application's own, or a `ToolContext` around it."""
