@@ -98,8 +98,8 @@ async def test_one_of_two_may_leave(tmp_path: Path) -> None:
     """R32: who asked for the same file is not cancelled with the other."""
     async with Remote(tmp_path, hang(), said("Ask not.")) as remote:
         first = asyncio.create_task(remote.service.transcribe(build.JFK))
-        second = asyncio.create_task(remote.service.transcribe(build.JFK))
         await remote.provider.wait_for_requests(1)
+        second = asyncio.create_task(remote.service.transcribe(build.JFK))
         first.cancel()
         assert (await second).text == "Ask not."
 

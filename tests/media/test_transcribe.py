@@ -59,8 +59,8 @@ def test_progress_is_told_and_reaches_the_end(three_times: Path) -> None:
 
 def test_it_goes_on_from_where_it_broke_off(three_times: Path) -> None:
     """Q238: the windows that are done are not done again, and the rest keeps its times."""
-    whole = transcribe_media(three_times, ready("one", "two", "three"))
-    rest = transcribe_media(three_times, ready("two", "three"), resume_from=14.0)
+    whole = transcribe_media(three_times, ready("one", "two", "three", word_times=False))
+    rest = transcribe_media(three_times, ready("two", "three", word_times=False), resume_from=14.0)
     assert [segment.text for segment in rest.segments] == ["two", "three"]
     # a frame of the detector apart: it remembers a little of what it heard before
     expected = [segment.start for segment in whole.segments[1:]]

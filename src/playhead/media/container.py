@@ -1,10 +1,11 @@
 """Opening a media file, whatever it is, and saying what is wrong with it.
 
-A file is opened by its content and without its name, and only in the formats listed here: a text that
-calls itself .mp4 may be a playlist (HLS, ffconcat, SDP) that makes FFmpeg read other files or reach
-for the network.
+FFmpeg is handed an open file, neither its name nor the right to open another, and reads it only in the
+formats listed here: a text that calls itself .mp4 may be a playlist (HLS, ffconcat, SDP) that would
+make it read other files or reach for the network.
 """
 
+import errno
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _SOUND = "mov matroska webm mp3 wav w64 flac ogg aac ac3 aiff caf au avi flv mpeg mpegts asf amr"
 IMAGES = ("png_pipe", "jpeg_pipe", "webp_pipe", "gif", "bmp_pipe")
 _FORMATS = ",".join([*_SOUND.split(), *IMAGES])
-_OPTIONS = {"format_whitelist": _FORMATS, "protocol_whitelist": "file"}
+_USUAL = "mp4, mov, webm, mkv, mp3, m4a, wav or flac"
 # Seconds for one read of the file: a network drive may hang.
 _IO_TIMEOUT = 30.0
 
@@ -66,14 +67,6 @@ def decode_errors() -> tuple[type[Exception], ...]:
     )
 
 
-class _Nameless:
-    # PyAV takes the name of a file object as a hint of its format; only the content counts here.
-    def __init__(self, file: BinaryIO) -> None:
-        self.read = file.read
-        self.seek = file.seek
-        self.tell = file.tell
-
-
 def _open_file(path: Path) -> BinaryIO:
     try:
         status = path.stat()
@@ -93,18 +86,17 @@ def _open_container(file: BinaryIO, name: str) -> "InputContainer":
     require("av")
     import av
 
-    options: dict[str, Any] = {"options": _OPTIONS, "timeout": _IO_TIMEOUT}
+    guards = {"fd": str(file.fileno()), "protocol_whitelist": "fd", "format_whitelist": _FORMATS}
+    options: dict[str, Any] = {"options": guards, "timeout": _IO_TIMEOUT}
     if int(av.__version__.partition(".")[0]) < 19:
         # Without it bad bytes in a title raise; 19 replaces them by itself and knows no such argument.
         options["metadata_errors"] = "replace"
     try:
-        container: InputContainer = av.open(_Nameless(file), "r", **options)
-    except av.error.ArgumentError:
-        raise MediaError(
-            f"{name!r} is in a format that is not read here: use mp4, mov, webm, mkv, mp3, m4a, wav or flac.",
-            code="unsupported",
-        ) from None
-    except decode_errors():
+        container: InputContainer = av.open("fd:", "r", **options)
+    except decode_errors() as error:
+        if error.args[:1] == (errno.EINVAL,):  # a format that is not on the list
+            text = f"{name!r} is in a format that is not read here: use {_USUAL}."
+            raise MediaError(text, code="unsupported") from None
         raise MediaError(
             f"{name!r} cannot be read as video, audio or image: it is damaged, cut off, or not media.",
             code="unreadable",

@@ -64,8 +64,8 @@ def probe(path: Path) -> Probe:
             content_type=content_type,
             duration=None if kind == "image" else _duration(container),
             has_audio=has_audio,
-            width=pictures[0].width or None if pictures else None,
-            height=pictures[0].height or None if pictures else None,
+            width=_size(pictures, "width"),
+            height=_size(pictures, "height"),
         )
 
 
@@ -84,6 +84,11 @@ def _kind(name: str, has_picture: bool, has_audio: bool) -> MediaKind | None:
 
 def _codec(stream: "Stream") -> str:
     return getattr(getattr(stream, "codec_context", None), "name", None) or ""
+
+
+def _size(pictures: "list[VideoStream]", side: str) -> int | None:
+    context = pictures[0].codec_context if pictures else None  # None for a codec that nobody knows
+    return getattr(context, side, None) or None
 
 
 def _is_cover(stream: "VideoStream") -> bool:

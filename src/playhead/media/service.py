@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -92,7 +93,8 @@ class SpeechService:
         self._cache = TranscriptCache(settings.cache / "transcripts")
         self._transcriber = Transcriber(idle=settings.idle)
         self._hashes: dict[tuple[object, ...], str] = {}
-        self._busy: dict[tuple[CacheKey, int], asyncio.Lock] = {}
+        # One at a time for each transcript and event loop; a lock goes with the last who waits for it.
+        self._turns: WeakValueDictionary[tuple[CacheKey, int], asyncio.Lock] = WeakValueDictionary()
 
     async def transcribe(
         self,
@@ -119,17 +121,12 @@ class SpeechService:
         sha256 = await asyncio.to_thread(self._hash, path)
         spec, identity = await asyncio.to_thread(self._engine, model_id)
         key = CacheKey(sha256, spec.id, identity, language_code(language))
-        lock = self._busy.setdefault((key, id(asyncio.get_running_loop())), asyncio.Lock())
-        try:
-            async with lock:
-                known = await asyncio.to_thread(self._cache.get, key)
-                if known is None:
-                    job = Job(new_id(), os.fsencode(path), spec, language)
-                    known = replace(await self._made(job, key, on_progress), sha256=sha256)
-                    await asyncio.to_thread(self._cache.put, key, known)
-        finally:
-            if not lock.locked():
-                self._busy = {k: held for k, held in self._busy.items() if held is not lock}
+        async with self._turn(key):
+            known = await asyncio.to_thread(self._cache.get, key)
+            if known is None:
+                job = Job(new_id(), os.fsencode(path), spec, language)
+                known = replace(await self._made(job, key, on_progress), sha256=sha256)
+                await asyncio.to_thread(self._cache.put, key, known)
         if on_progress:
             on_progress(1.0, "transcribed")
         return known
@@ -198,6 +195,13 @@ class SpeechService:
     async def aclose(self) -> None:
         """Stop the worker process. What is being transcribed fails with `cancelled`."""
         await self._transcriber.aclose()
+
+    def _turn(self, key: CacheKey) -> asyncio.Lock:
+        place = (key, id(asyncio.get_running_loop()))
+        lock = self._turns.get(place)
+        if lock is None:
+            lock = self._turns[place] = asyncio.Lock()
+        return lock
 
     async def _made(self, job: Job, key: CacheKey, on_progress: OnProgress | None) -> Transcript:
         """Run a job from where an earlier one stopped, and put both halves together."""
