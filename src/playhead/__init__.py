@@ -234,10 +234,10 @@ _HOMES = {
     "storage.memory": "MemoryTurnStore",
     "tools.define": "Tool tool",
     "tools.registry": "DefinitionRegistry ToolRegistry",
-    "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart CallAnswer CallRecord"
-    " ChatMessage ExecutionState ExecutionStatus FilePart ImagePart LLMRequest LLMResult MediaAsset SystemMessage"
-    " TextPart ToolCall ToolContext ToolDefinition ToolMessage ToolParameter ToolResult ToolSchema Usage"
-    " UserMessage",
+    "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart CallAnswer"
+    " CallRecord ChatMessage ExecutionState ExecutionStatus FilePart ImagePart LLMRequest LLMResult"
+    " MediaAsset SystemMessage TextPart ToolCall ToolContext ToolDefinition ToolMessage ToolParameter"
+    " ToolResult ToolSchema Usage UserMessage",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

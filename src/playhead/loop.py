@@ -6,51 +6,38 @@ provider failures end the run with its finished steps kept, misuse raises.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from time import perf_counter
+from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
-from playhead.answers import NOT_RUN, Answers
+from playhead.answers import NOT_RUN, Answered, Answers
+from playhead.asking import Asking, System, with_attempts
 from playhead.deltas import Deltas, EventQueue
-from playhead.errors import LLMError
-from playhead.events import (
-    Event,
-    RunEnd,
-    RunStart,
-    StepEnd,
-    StepStart,
-    TextDelta,
-)
+from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, StepStart, UserMessageEvent
 from playhead.ids import now_ms
-from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
 from playhead.options import LoopOptions
-from playhead.port import ModelReply, PlainPort, Port, ToolReply
+from playhead.port import Inbox, ModelReply, PlainPort, Port
 from playhead.tools.registry import ToolRegistry
 from playhead.types import (
-    AgentContext,
     AgentRunResult,
     AgentStep,
     AssistantMessage,
+    CallAnswer,
     ChatMessage,
     FinishReason,
-    LLMRequest,
     LLMResult,
     StopReason,
+    ToolCall,
     ToolDefinition,
     ToolMessage,
     Usage,
     UserMessage,
 )
 
-logger = logging.getLogger("playhead")
-
 StopWhen = Callable[[Sequence[AgentStep]], bool]
-System = str | Callable[[Any], str]
 
+_NO_TOOLS = "Not run: no tools are to be called now. Answer with what is there."
 _EMPTY = {
     "length": "The model used its whole output limit without writing an answer. Raise max_tokens.",
     "content_filter": "The provider's content filter stopped the answer. Rephrase the request.",
@@ -80,13 +67,10 @@ class AgentLoop:
         stop_when: StopWhen | None = None,
     ) -> None:
         self.options = options or LoopOptions()
-        self.llm = llm if getattr(llm, "owns_attempts", False) else self._with_attempts(llm)
+        self.llm = with_attempts(llm, self.options)
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self.system = system
         self.stop_when = stop_when
-
-    def _with_attempts(self, llm: AgentLLM) -> AgentLLM:
-        return Attempts([llm], AttemptPolicy(retries=self.options.retries))
 
     async def run(
         self,
@@ -94,6 +78,9 @@ class AgentLoop:
         *,
         context: Any = None,
         cancel: asyncio.Event | None = None,
+        inbox: Inbox | None = None,
+        answers: Sequence[CallAnswer] = (),
+        turn_id: str | None = None,
     ) -> AgentRunResult:
         """Carry out one turn.
 
@@ -101,12 +88,16 @@ class AgentLoop:
             input: the user's text, or the history with the new user message last.
             context: the application's own, handed to the tools untouched.
             cancel: set it to stop the run; it then ends with `finish_reason "cancelled"`.
+            inbox: messages put there are taken before the next model call.
+            answers: to the `pending` calls of an earlier run, whose messages end the history.
+            turn_id: that of the earlier run, so that both are one turn.
 
         With a text as input, `messages` of the result begin with the user message made from it.
         A model failure is a result with `finish_reason "error"`, never an exception.
         """
         made, messages = _messages(input)
-        return await self.run_on(PlainPort(messages, cancel=cancel), context=context, made=made)
+        port = PlainPort(messages, cancel=cancel, inbox=inbox, answers=answers, turn_id=turn_id)
+        return await self.run_on(port, context=context, made=made)
 
     async def stream(
         self,
@@ -114,11 +105,15 @@ class AgentLoop:
         *,
         context: Any = None,
         cancel: asyncio.Event | None = None,
+        inbox: Inbox | None = None,
+        answers: Sequence[CallAnswer] = (),
+        turn_id: str | None = None,
     ) -> AsyncIterator[Event]:
-        """The same run, as events. The last one is `run_end`; closing the iterator ends the run."""
+        """The same run, as events. The last is `run_end` or `run_paused`; closing the iterator ends it."""
         made, messages = _messages(input)
         queue = EventQueue()
-        port = PlainPort(messages, on_event=queue.put, stream=True, cancel=cancel)
+        more: dict[str, Any] = {"inbox": inbox, "answers": answers, "turn_id": turn_id}
+        port = PlainPort(messages, on_event=queue.put, stream=True, cancel=cancel, **more)
         run = asyncio.ensure_future(self.run_on(port, context=context, made=made))
         run.add_done_callback(queue.wake)
         try:
@@ -156,13 +151,17 @@ class _Run:
         self.steps: list[AgentStep] = []
         self.usages: list[Usage] = []
         self.stop_reason: StopReason | None = None
-        self.memo: dict[str, Any] = {}
         self.deltas = Deltas(port)
+        self.asking = Asking(loop.llm, loop.tools, loop.system, loop.options, (port, self.deltas, context))
         self.answers = Answers(port, loop.tools, loop.options, self.deltas, context, self.emit)
 
     async def carry_out(self) -> AgentRunResult:
         self.messages = list(await self.port.history())
         await self.emit("start", RunStart(turn_id=self.port.turn_id))
+        answered = await self.answers.to_open(self.messages)
+        ended = await self.after(answered)
+        if ended is not None:
+            return ended
         while self.index < self.options.max_steps:
             if self.port.stopping():
                 return await self.finish("cancelled")
@@ -170,12 +169,20 @@ class _Run:
             ended = await self.step()
             if ended is not None:
                 return ended
+        if self.options.wrap_up and not self.port.stopping():
+            self.index += 1
+            ended = await self.step(closing=True)
+            if ended is not None and ended.finish_reason in ("error", "cancelled"):
+                return ended
         return await self.finish("max_steps")
 
-    async def step(self) -> AgentRunResult | None:
+    async def step(self, closing: bool = False) -> AgentRunResult | None:
         """One model call and its tools. The result, if the run ends here."""
         await self.emit("step", StepStart())
-        reply = await self.port.step(f"{self.index}/model", ModelReply, self.call_model)
+        ask = partial(self.asking.ask, self.index, self.messages, self.steps, closing)
+        reply = await self.port.step(f"{self.index}/model", ModelReply, ask)
+        for n, steer in enumerate(reply.steer):
+            await self.emit(f"steer/{n}", UserMessageEvent(message=steer), steer)
         self.add(*reply.steer)
         if reply.result is None:
             if reply.cancelled:
@@ -186,72 +193,44 @@ class _Run:
         self.stop_reason = result.stop_reason
         self.usages.append(result.usage)
         self.add(message)
-        replies: Sequence[ToolReply] = ()
-        told: Sequence[ToolMessage] = ()
+        answered = Answered()
         if message.tool_calls:
-            refusal = NOT_RUN.get(result.stop_reason)
-            replies, told = await self.answers.to(message, self.index, refusal)
-            self.add(*told)
-        step = self.close_step(result, told)
+            answered = await self.answers.to(message, self.index, self.refusal(result, closing))
+        step = self.close_step(result, answered.messages)
         await self.emit("end", StepEnd(result=step), None if message.tool_calls else message)
-        fatal = next((r.result.error for r in replies if r.fatal), None)
-        if fatal is not None:
-            return await self.finish("error", fatal, "tool_fatal")
+        ended = await self.after(answered)
+        if ended is not None:
+            return ended
         if reply.cancelled or self.port.stopping():
             return await self.finish("cancelled")
+        if closing:
+            return None
         if not message.tool_calls or result.stop_reason == "content_filter":
             return await self.finish_with(message)
         if self.loop.stop_when is not None and self.loop.stop_when(tuple(self.steps)):
             return await self.finish("stop")
         return None
 
-    async def call_model(self) -> ModelReply:
-        steer = tuple(await self.port.inbox(self.index))
-        request = self.request(steer)
-        deltas = self.deltas
-        deltas.open(self.port.run_id, self.index)
-        started = perf_counter()
-        try:
-            result = await self.loop.llm.generate(request, deltas.put if deltas.sink else None)
-        except LLMError as error:
-            return ModelReply(steer, error=str(error), error_code=error.code)
-        except asyncio.CancelledError:
-            if not self.port.stopping():
-                raise
-            partial_result = deltas.partial() if deltas.text else None
-            return ModelReply(steer, result=partial_result, cancelled=True)
-        except Exception as error:  # a model of the application's own must not take the run down
-            logger.exception("The model raised %s instead of an LLMError.", type(error).__name__)
-            return ModelReply(steer, error=f"The model failed: {type(error).__name__}.", error_code="llm")
-        if deltas.sink and result.message.content and not deltas.text:
-            deltas.put(TextDelta(text=result.message.content))
-        return ModelReply(steer, self.settled(result, started))
+    def refusal(self, result: LLMResult, closing: bool) -> str | None:
+        """Why no call of this response may run, if none may."""
+        if closing or self.options.tool_choice == "none":
+            return _NO_TOOLS
+        return NOT_RUN.get(result.stop_reason)
 
-    def settled(self, result: LLMResult, started: float) -> LLMResult:
-        """The result with the message's id and stop reason as they were told, and its latency."""
-        message = result.message
-        id = self.deltas.message_id or message.id
-        if message.id != id or message.stop_reason != result.stop_reason:
-            message = replace(message, id=id, stop_reason=result.stop_reason)
-        if message is result.message and result.latency_ms:
-            return result
-        latency = result.latency_ms or round((perf_counter() - started) * 1000)
-        return replace(result, message=message, latency_ms=latency)
-
-    def request(self, steer: Sequence[UserMessage]) -> LLMRequest:
-        system, options = self.loop.system, self.options
-        return LLMRequest(
-            messages=[*self.messages, *steer],
-            tools=self.loop.tools.to_tool_schemas(),
-            system=system(self.context) if callable(system) else system,
-            context=self.context if isinstance(self.context, AgentContext) else None,
-            max_tokens=options.max_tokens,
-            temperature=options.temperature,
-            timeout=options.call_timeout,
-            total_timeout=options.total_timeout,
-            first_token_timeout=options.first_token_timeout,
-            memo=self.memo,
-        )
+    async def after(self, answered: Answered) -> AgentRunResult | None:
+        """The result, if what came of the calls ends the run."""
+        self.add(*answered.messages)
+        self.asking.executed = self.asking.executed or any(not m.is_error for m in answered.messages)
+        fatal = next((reply.result.error for reply in answered.replies if reply.fatal), None)
+        if fatal is not None:
+            return await self.finish("error", fatal, "tool_fatal")
+        if answered.pending:
+            return await self.finish("paused", pending=answered.pending)
+        most, limit = self.answers.repeats.most, self.options.stop_on_repeat
+        if limit is not None and most >= limit:
+            text = f"The same call failed {most} times in the same way."
+            return await self.finish("error", text, "repeated_tool_error")
+        return None
 
     def close_step(self, result: LLMResult, told: Sequence[ToolMessage]) -> AgentStep:
         step = AgentStep(
@@ -273,7 +252,11 @@ class _Run:
         return await self.finish("error", _EMPTY.get(self.stop_reason or "", _EMPTY_PLAIN), "empty_answer")
 
     async def finish(
-        self, reason: FinishReason, error: str | None = None, code: str | None = None
+        self,
+        reason: FinishReason,
+        error: str | None = None,
+        code: str | None = None,
+        pending: Sequence[ToolCall] = (),
     ) -> AgentRunResult:
         texts = (s.assistant_message.content for s in reversed(self.steps))
         result = AgentRunResult(
@@ -286,8 +269,9 @@ class _Run:
             error_code=code,
             usage=_total(self.usages),
             messages=tuple(self.new),
+            pending=tuple(pending),
         )
-        await self.emit("run_end", RunEnd(result=result))
+        await self.emit("run_end", (RunPaused if reason == "paused" else RunEnd)(result=result))
         return result
 
     def add(self, *messages: ChatMessage) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from playhead import http
+from playhead.encode import mask
 from playhead.errors import (
     AuthError,
     BadRequestError,
@@ -191,5 +192,5 @@ def error_for(
         cls, what = BadRequestError, "rejected the request"
     error = cls(f"{provider} {what} ({status}).", provider=provider, status=status, retry_after=retry_after)
     if said:
-        error.add_note(f"{provider} said: {said[:200]}")
+        error.add_note(f"{provider} said: {mask(said, 200)}")
     return error

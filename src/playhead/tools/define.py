@@ -29,6 +29,7 @@ from playhead.types import JsonObject, Replay, ToolContext, ToolDefinition, Tool
 P = ParamSpec("P")
 R = TypeVar("R")
 Run = Callable[[Any, ToolContext], Awaitable[Any]]
+Approval = bool | Callable[[JsonObject, Any], bool]
 
 
 @overload
@@ -40,6 +41,8 @@ def tool(
     description: str | None = None,
     timeout: float | None = None,
     replay: Replay = "never",
+    approval: Approval = False,
+    client: bool = False,
 ) -> ToolDefinition[P, R]: ...
 @overload
 def tool(
@@ -48,6 +51,8 @@ def tool(
     description: str | None = None,
     timeout: float | None = None,
     replay: Replay = "never",
+    approval: Approval = False,
+    client: bool = False,
 ) -> Callable[[Callable[P, R]], ToolDefinition[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -57,6 +62,8 @@ def tool(
     description: str | None = None,
     timeout: float | None = None,
     replay: Replay = "never",
+    approval: Approval = False,
+    client: bool = False,
 ) -> Any:
     """Make a tool of a function, by its annotations and its docstring.
 
@@ -74,12 +81,16 @@ def tool(
         timeout: seconds for one call; by default the run's own.
         replay: whether a call whose outcome is unknown may run again: "safe", "never", or
             "idempotency_key" when the tool passes on `ToolContext.idempotency_key`.
+        approval: a person is asked before each call, or before those for which the function
+            `(args, context)` says so; the run ends as `paused` with the call in `pending`.
+        client: the front end executes the call; the function only declares it.
 
     Raises:
         ConfigError: the function cannot be a tool; the text says what to change.
     """
     if function is None:
-        return functools.partial(tool, name=name, description=description, timeout=timeout, replay=replay)
+        more: dict[str, Any] = {"replay": replay, "approval": approval, "client": client}
+        return functools.partial(tool, name=name, description=description, timeout=timeout, **more)
     name = name or str(getattr(function, "__name__", ""))
     said, described = read_docstring(function)
     signature = read_signature(name, function)
@@ -91,7 +102,7 @@ def tool(
         schema,
         FieldsValidator(name, fields, schema, *rest),
         _function_runner(function, signature.context),
-        (function, timeout, replay),
+        (function, timeout, replay, approval, client),
     )
 
 
@@ -104,6 +115,8 @@ def Tool(
     parameters: Sequence[ToolParameter] | None = None,
     timeout: float | None = None,
     replay: Replay = "never",
+    approval: Approval = False,
+    client: bool = False,
 ) -> ToolDefinition[..., Any]:
     """Make a tool of a pydantic model or a parameter list, and a function that runs it.
 
@@ -118,6 +131,8 @@ def Tool(
         parameters: a list of the arguments. Without this and a model the tool takes none.
         timeout: as for `tool`.
         replay: as for `tool`.
+        approval: as for `tool`.
+        client: as for `tool`.
 
     Raises:
         ConfigError: the declaration is wrong; the text says what to change.
@@ -135,7 +150,9 @@ def Tool(
         fields = [Field(p.key, JSON_TYPES[p.type], p.required) for p in listed]
         validate = FieldsValidator(name, fields, schema)
     run = _execute_runner(name, execute)
-    return _definition((name, description), schema, validate, run, (execute, timeout, replay))
+    return _definition(
+        (name, description), schema, validate, run, (execute, timeout, replay, approval, client)
+    )
 
 
 def _definition(
@@ -143,10 +160,10 @@ def _definition(
     schema: JsonObject,
     validate: Callable[[JsonObject], Any],
     run: Run,
-    options: tuple[Callable[..., Any], float | None, Replay],
+    options: tuple[Callable[..., Any], float | None, Replay, Approval, bool],
 ) -> ToolDefinition[..., Any]:
     name, description = words
-    function, timeout, replay = options
+    function, timeout, replay, approval, client = options
     # What every provider accepts as a name.
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name):
         raise ConfigError(
@@ -166,6 +183,8 @@ def _definition(
         function=function,
         timeout=timeout,
         replay=replay,
+        approval=approval,
+        client=client,
     )
 
 
