@@ -10,11 +10,13 @@ from playhead.events import ReasoningDelta, TextDelta
 from playhead.types import (
     AssistantMessage,
     ToolCall,
+    ToolMessage,
 )
 from tests.llm.anthropic_wire import (
     DONE,
     Block,
     Event,
+    Log,
     asks,
     delta,
     events,
@@ -106,7 +108,7 @@ async def test_q161_an_unsigned_half_of_a_thought_is_dropped(thought: list[Event
 
 
 @pytest.mark.parametrize(
-    "change", [{"server": "elsewhere.example"}, {"model": "other"}, {"blocks": []}, "text", "calls", "ids"]
+    "change", [{"server": "elsewhere.example"}, {"model": "other"}, {"blocks": []}, "text", "calls"]
 )
 async def test_thinking_goes_to_nobody_else(change: Any) -> None:
     """Q119, Q161: not to another server or model, and not with a message that was changed."""
@@ -120,14 +122,25 @@ async def test_thinking_goes_to_nobody_else(change: Any) -> None:
         changed["content"] = "something else"
     elif change == "calls":
         changed["tool_calls"] = (*asked.tool_calls, ToolCall("t2", "f", {}))
-    elif change == "ids":
-        log.insert(1, AssistantMessage("", [ToolCall("t1", "f", {})]))  # the id is taken: a new one is given
     else:
         metadata["anthropic"] |= change
     log[log.index(asked)] = AssistantMessage(provider_metadata=metadata, **changed)
     body = await sent([*log, UserMessage("and now?")])
     assert "SECRET" not in json.dumps(body)
     assert "SIG" not in json.dumps(body)
+
+
+async def test_thinking_stays_with_a_turn_whose_ids_are_given_anew() -> None:
+    """Q035, Q161: an id that was there before gets another one; what was thought is the same."""
+    earlier: Log = [
+        AssistantMessage("", [ToolCall("t1", "f", {})]),
+        ToolMessage("t1", "f", "1"),
+        UserMessage("go"),
+    ]
+    seen = await run(turn(thinks(), asks("now", id="t1")), DONE, history=earlier)
+    ids = [seen.blocks(1, message)[-1]["id"] for message in (1, 3)]
+    assert len(set(ids)) == 2
+    assert seen.shape()[3] == ["assistant", "thinking", "tool_use"]
 
 
 async def test_reasoning_is_told_apart_from_text(form: str) -> None:

@@ -23,7 +23,7 @@ from playhead.llm.assembly import Assembly
 from playhead.llm.attachments import inline_data, inline_text, media_type
 from playhead.llm.call import call
 from playhead.llm.codecs import real_names, safe64, wire_name
-from playhead.llm.history import EncodedHistory, Group
+from playhead.llm.history import EncodedHistory, EncodeGroup, Group
 from playhead.llm.object_schema import object_schema
 from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, NO_TOOL, prepared
 from playhead.types import (
@@ -116,12 +116,12 @@ class Anthropic:
     # ------------------------------------------------------------ request
 
     def build_request(self, request: LLMRequest, stream: bool) -> http.HttpRequest:
-        history: EncodedHistory | None = request.memo.get(self._key)
-        if history is None:
-            history = request.memo[self._key] = EncodedHistory(self.convert_group)
-        conversation, systems = history.update(request.messages)
+        turns: _Turns | None = request.memo.get(self._key)
+        if turns is None:
+            turns = request.memo[self._key] = _Turns(self.convert_group)
+        conversation, systems = turns.history.update(request.messages)
         system = "\n\n".join([request.system, *systems] if request.system else systems)
-        has_calls, thinks = history.has_calls, self._may_think(request)
+        has_calls, thinks = turns.history.has_calls, self._may_think(request, turns.asked)
         limits = (request.tool_choice, request.max_tokens, request.temperature, stream, has_calls, thinks)
         options = prepared(
             request,
@@ -140,17 +140,15 @@ class Anthropic:
         block = _encode({"type": "text", "text": system})
         return b"[%b]" % (_marked(block) if self.cache else block)
 
-    def _may_think(self, request: LLMRequest) -> bool:
-        """Would the API take the `thinking` field with this request?"""
+    def _may_think(self, request: LLMRequest, asked: AssistantMessage | None) -> bool:
+        """Would the API take the `thinking` field? `asked` made the calls of a round that is open."""
         if self.thinking is None or request.tool_choice not in (None, "auto", "none"):
             return False
-        last = request.messages[-1] if request.messages else None
-        if self.thinking.get("type") != "enabled" or not isinstance(last, ToolMessage):
+        if self.thinking.get("type") != "enabled" or asked is None:
             return True
         # https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking: with a budget, the
-        # turn of an open tool round must begin with thinking; another vendor's does not.
-        asked = next((m for m in reversed(request.messages) if isinstance(m, AssistantMessage)), None)
-        kept = self._kept_blocks(asked) if asked is not None else None
+        # turn of an open round must begin with thinking; another vendor's does not.
+        kept = self._kept_blocks(asked)
         return bool(kept and kept[0]["type"] in THINKING)
 
     def convert_options(self, request: LLMRequest, stream: bool, has_calls: bool, thinks: bool) -> JsonObject:
@@ -223,22 +221,18 @@ class Anthropic:
         return [block for part in message.content for block in convert_part(part)]
 
     def _assistant_blocks(self, message: AssistantMessage) -> list[JsonObject]:
-        calls = {
-            c.id: {
-                "type": "tool_use",
-                "id": safe64(c.id),
-                "name": wire_name(c.name),
-                "input": c.args,
-            }
+        calls = [
+            {"type": "tool_use", "id": safe64(c.id), "name": wire_name(c.name), "input": c.args}
             for c in message.tool_calls
-        }
+        ]
         blocks: list[JsonObject] = []
+        remaining = iter(calls)
         for kept in self._kept_blocks(message) or ():
             if kept["type"] == "text":
                 blocks += _text_blocks(message.content[kept["start"] : kept["end"]])
             else:
-                blocks.append({**kept, **calls[kept["id"]]} if kept["type"] == "tool_use" else kept)
-        blocks = blocks or [*_text_blocks(message.content), *calls.values()]
+                blocks.append({**kept, **next(remaining)} if kept["type"] == "tool_use" else kept)
+        blocks = blocks or [*_text_blocks(message.content), *calls]
         # Text behind a call is refused, and so is thinking at the end.
         blocks.sort(key=lambda block: block["type"] == "tool_use")
         if not blocks or blocks[-1]["type"] in THINKING:
@@ -251,9 +245,9 @@ class Anthropic:
         if not self.send_thinking or (own.get("server"), own.get("model")) != (self._server, self.model):
             return None
         blocks: list[JsonObject] = own.get("blocks") or []
-        ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        asked = sum(block["type"] == "tool_use" for block in blocks)
         end = next((block["end"] for block in reversed(blocks) if block["type"] == "text"), 0)
-        same = ids == [c.id for c in message.tool_calls] and end == len(message.content)
+        same = asked == len(message.tool_calls) and end == len(message.content)
         return blocks if same else None
 
     # ------------------------------------------------------------ response
@@ -276,6 +270,23 @@ class Anthropic:
             raw = None
         error = raw.get("error") if isinstance(raw, dict) else None
         return error_of(status, error if isinstance(error, dict | str) else None, retry_after)
+
+
+class _Turns:
+    """The encoded history of a run, and what its last turn is: known once the history is in order."""
+
+    def __init__(self, encode: EncodeGroup) -> None:
+        self.history = EncodedHistory(self._convert)
+        self.asked: AssistantMessage | None = None
+        self._encode = encode
+
+    def _convert(self, group: Group, before: Group | None, after: Group | None) -> Sequence[bytes]:
+        if after is None:
+            # What the user says behind results is in one message with them.
+            turn = before if isinstance(group[0], UserMessage) and before is not None else group
+            asked = turn[0] if _has_results(turn) else None
+            self.asked = asked if isinstance(asked, AssistantMessage) else None
+        return self._encode(group, before, after)
 
 
 def convert_tools(tools: Sequence[ToolSchema]) -> list[JsonObject]:

@@ -1,10 +1,10 @@
 """The blocks of a message of the Messages API: as they arrive, as they are kept, as they go back.
 
 What cannot be made again from the message (thinking with its signature, blocks of kinds unknown
-here) is kept as it came. Text is kept as a range of the message's text, a call by its id.
+here) is kept as it came. Text is kept as a range of the message's text, a call by its place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -37,17 +37,17 @@ class Block:
         known = text_of(self.raw.get("signature"))
         self.raw["signature"] = piece if piece.startswith(known) else known + piece
 
-    def kept(self, ids: Iterator[str], length: int) -> JsonObject | None:
+    def kept(self, length: int) -> JsonObject | None:
         """Return the block for replay, or None for what must not go back.
 
-        `ids` gives the ids of the calls in order, `length` is that of the message's text.
+        `length` is that of the message's text.
         """
         if self.kind == "text":
             end = length if self.end is None else self.end
             return None if self.start is None else {"type": "text", "start": self.start, "end": end}
         if self.kind == "tool_use":
             more = {k: v for k, v in self.raw.items() if k not in _CALL_FIELDS}
-            return {"type": "tool_use", "id": next(ids, ""), **more}
+            return {"type": "tool_use", **more}
         if self.kind == "thinking":
             if not self.raw.get("signature") and not (self.complete and self.thinking):
                 return None  # half a thought, or an emptied one: it would be refused
@@ -78,7 +78,7 @@ def _storable(block: JsonObject) -> JsonObject | None:
 
 def worth_keeping(blocks: Sequence[JsonObject]) -> bool:
     """Is there anything among kept blocks that cannot be made again from the message?"""
-    return any(b["type"] != "text" and (b["type"] != "tool_use" or len(b) > 2) for b in blocks)
+    return any(b["type"] != "text" and (b["type"] != "tool_use" or len(b) > 1) for b in blocks)
 
 
 def text_of(value: Any) -> str:

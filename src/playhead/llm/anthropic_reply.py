@@ -257,9 +257,8 @@ class AnthropicReader:
 
     def _kept(self, message: AssistantMessage) -> JsonObject:
         """What goes back to this model on this server, in its place among texts and calls."""
-        ids = iter(call.id for call in message.tool_calls)
         length = len(message.content)
-        blocks = [wire for block in self._blocks if (wire := block.kept(ids, length)) is not None]
+        blocks = [wire for block in self._blocks if (wire := block.kept(length)) is not None]
         kept: JsonObject = {}
         if worth_keeping(blocks):
             kept["blocks"] = blocks

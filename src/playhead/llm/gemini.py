@@ -9,6 +9,7 @@ call order, with nothing else in it; no empty part; and its signatures back byte
 import hashlib
 import re
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -117,7 +118,7 @@ class Gemini:
         opening = b"" if goes_on else b'{"role":"model","parts":['
         closing = b"" if _is_reply(group) and after is not None and not _is_user(after) else b"]}"
         pieces.append(opening + self._parts(first) + closing)
-        if not _is_reply(group):
+        if isinstance(first, AssistantMessage) and len(group) > 1:
             pieces.append(_content("user", self._results(first, group[1:])))
         elif after is None:
             pieces.append(_GO_ON)
@@ -138,22 +139,23 @@ class Gemini:
             return _text_parts(message.content)
         return [wire for part in message.content for wire in convert_part(part)]
 
-    def _kept_parts(self, message: ChatMessage) -> list[JsonObject]:
+    def _kept_parts(self, message: AssistantMessage) -> list[JsonObject]:
         """Return the parts of a message of this model on this server, if it still says what they say."""
-        if not isinstance(message, AssistantMessage):
-            return []
         own = (message.provider_metadata or {}).get(KEY) or {}
         if (own.get("server"), own.get("model")) != (self._server, self.model):
             return []
         parts: list[JsonObject] = own.get("parts") or []
         end = next((part["end"] for part in reversed(parts) if "end" in part), 0)
-        same = len(_called(parts)) == len(message.tool_calls) and end == len(message.content)
-        return parts if same else []
+        called = _called(parts)
+        same = len(called) == len(message.tool_calls) and end == len(message.content)
+        # A name that the API does not take back has to change, and a signed call must not.
+        return parts if same and all(_is_name(call.get("name")) for call in called) else []
 
-    def _results(self, asked: ChatMessage, results: Sequence[ChatMessage]) -> bytes:
+    def _results(self, asked: AssistantMessage, results: Sequence[ChatMessage]) -> bytes:
         called = _called(self._kept_parts(asked)) or [{} for _ in results]
-        pairs = zip(results, called, strict=True)
-        wire = (_response(message, theirs) for message, theirs in pairs if isinstance(message, ToolMessage))
+        answers = [m for m in results if isinstance(m, ToolMessage)]
+        triples = zip(answers, called, asked.tool_calls, strict=True)
+        wire = (_response(message, theirs, call.name) for message, theirs, call in triples)
         return b",".join(_encode({"functionResponse": response}) for response in wire)
 
     # ------------------------------------------------------------ response
@@ -261,8 +263,7 @@ def _own_parts(message: AssistantMessage, kept: Sequence[JsonObject]) -> list[Js
         if "functionCall" in part:
             asked = next(calls)
             theirs = part["functionCall"]
-            called = {**theirs, "name": _known_name(theirs, asked.name), "args": asked.args}
-            parts.append({**part, "functionCall": called})
+            parts.append({**part, "functionCall": {**theirs, "args": asked.args}})
         elif "start" in part:
             more = {k: v for k, v in part.items() if k not in ("start", "end")}
             parts.append({"text": message.content[part["start"] : part["end"]], **more})
@@ -285,17 +286,15 @@ def _called(parts: Sequence[JsonObject]) -> list[JsonObject]:
     return [part["functionCall"] for part in parts if "functionCall" in part]
 
 
-def _known_name(theirs: JsonObject, name: str) -> str:
-    """The name as the model said it, if the API takes it back."""
-    said = theirs.get("name")
-    return said if isinstance(said, str) and _NAME.fullmatch(said) else function_name(name)
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def _response(message: ToolMessage, theirs: JsonObject) -> JsonObject:
+def _response(message: ToolMessage, theirs: JsonObject, name: str) -> JsonObject:
     # `response` must be an object; the text stands under a name of its own.
     text = message.content if message.content.strip() else NO_OUTPUT
     answer: JsonObject = {
-        "name": _known_name(theirs, message.tool_name),
+        "name": theirs.get("name") or function_name(name),
         "response": {"error" if message.is_error else "result": text},
     }
     return {"id": theirs["id"], **answer} if theirs.get("id") else answer

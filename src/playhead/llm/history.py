@@ -201,7 +201,8 @@ class EncodedHistory:
         walk = _Walk(rest, self._used)
         group_count, message_count = walk.settled
         encoded = self._encode_all(walk.groups)
-        self._has_calls = bool(self._used) or any(len(group) > 1 for group in walk.groups)
+        called = (isinstance(group[-1], ToolMessage) for group in walk.groups)
+        self._has_calls = bool(self._used) or any(called)
         self._commit(walk.groups[:group_count], encoded[:group_count], rest[:message_count])
         self._systems += [text for n, text in walk.systems if n < message_count]
         systems = [*self._systems, *(text for n, text in walk.systems if n >= message_count)]

@@ -21,6 +21,7 @@ from playhead.llm.history import EncodedHistory, Group
 from playhead.llm.openai_reply import KEY, OpenAIReader, error_of
 from playhead.llm.profiles import Profile
 from playhead.llm.servers import DEFAULT_BASE_URL, profile_for
+from playhead.llm.stand_ins import GO_ON, NO_TEXT, NO_TOOL
 from playhead.types import (
     AssistantMessage,
     AudioPart,
@@ -37,7 +38,7 @@ from playhead.types import (
 )
 
 _encode = msgspec.json.Encoder().encode
-_NO_TOOL = ToolSchema("no_tool", "Does nothing. Do not call it.", [], {"type": "object", "properties": {}})
+_GO_ON = _encode({"role": "user", "content": GO_ON})
 
 
 class OpenAICompatible:
@@ -90,10 +91,11 @@ class OpenAICompatible:
     def build_request(self, request: LLMRequest, stream: bool) -> http.HttpRequest:
         history = self._history(request)
         conversation, systems = history.update(request.messages)
+        conversation = conversation or [_GO_ON]  # no messages, or instructions alone, are refused
         system = "\n\n".join([request.system, *systems] if request.system else systems)
         body: list[bytes | bytearray] = [self._head]
         if system:
-            body += (_encode({"role": "system", "content": system}), b"," if conversation else b"")
+            body += (_encode({"role": "system", "content": system}), b",")
         body += conversation
         body += (b"]", self._options(request, stream, history.has_calls), b"}")
         headers = self._stream_headers if stream else self._headers
@@ -122,7 +124,7 @@ class OpenAICompatible:
         profile = self.profile
         fields = self._tool_fields(request)
         if has_calls and profile.needs_tools_with_tool_history and "tools" not in fields:
-            fields["tools"] = convert_tools([_NO_TOOL], profile)
+            fields["tools"] = convert_tools([NO_TOOL], profile)
         if request.max_tokens is not None:
             fields[profile.max_tokens_field] = request.max_tokens
         if request.temperature is not None:
@@ -164,7 +166,7 @@ class OpenAICompatible:
         if profile.needs_assistant_after_tool and to_user and isinstance(group[-1], ToolMessage):
             pieces.append(b'{"role":"assistant","content":"OK."}')
         if after is None and not profile.prefill and isinstance(group[-1], AssistantMessage):
-            pieces.append(b'{"role":"user","content":"Go on."}')
+            pieces.append(_GO_ON)
         return pieces
 
     def _message_bytes(self, message: ChatMessage) -> bytes:
@@ -188,7 +190,9 @@ class OpenAICompatible:
         # Opaque data of another server means nothing here, or is refused.
         own: JsonObject = kept if kept.get("server") == self._server else {}
         wire: JsonObject = {"role": "assistant", "content": message.content}
-        if not message.content:
+        if not message.content and not message.tool_calls:
+            wire["content"] = NO_TEXT  # opaque data of another provider is all that it holds
+        elif not message.content:
             empties = {"text": "", "null": None, "placeholder": "(calling tools)"}
             wire["content"] = empties.get(profile.assistant_empty)
             if profile.assistant_empty == "omit":
