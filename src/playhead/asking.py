@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from playhead.deltas import Deltas
 from playhead.errors import LLMError
 from playhead.events import EmitDelta, TextDelta
+from playhead.limits import Limits
 from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
 from playhead.options import LoopOptions
@@ -35,13 +36,13 @@ class Asking:
         tools: ToolRegistry,
         system: System | None,
         options: LoopOptions,
-        run: tuple[Port, Deltas, Any],
+        run: tuple[Port, Deltas, Any, Limits],
     ) -> None:
         self._llm = llm
         self._tools = tools
         self._system = system
         self._options = options
-        self._port, self._deltas, self._context = run
+        self._port, self._deltas, self._context, self._limits = run
         self._memo: dict[str, Any] = {}
         self.executed = False
 
@@ -58,6 +59,9 @@ class Asking:
             llm = self._llm
             if self._options.prepare_step is not None:
                 llm, request = await self._prepared(index, request, steps)
+            refusal = self._limits.before(request)
+            if refusal is not None:
+                return ModelReply(steer, error=refusal, error_code="limit")
             result = await _called(llm, request, deltas.put if deltas.sink else None)
         except LLMError as error:
             return ModelReply(steer, error=str(error), error_code=error.code)

@@ -15,7 +15,9 @@ from playhead.asking import Asking, System, with_attempts
 from playhead.deltas import Deltas, EventQueue
 from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, StepStart, UserMessageEvent
 from playhead.ids import now_ms
+from playhead.limits import NOT_RUN_FOR_LIMIT, Limits
 from playhead.llm.base import AgentLLM
+from playhead.llm.records import total_usage
 from playhead.options import LoopOptions
 from playhead.port import Inbox, ModelReply, PlainPort, Port
 from playhead.tools.registry import ToolRegistry
@@ -152,7 +154,10 @@ class _Run:
         self.usages: list[Usage] = []
         self.stop_reason: StopReason | None = None
         self.deltas = Deltas(port)
-        self.asking = Asking(loop.llm, loop.tools, loop.system, loop.options, (port, self.deltas, context))
+        system = loop.system if isinstance(loop.system, str) else ""
+        self.limits = Limits(loop.options, loop.tools.to_tool_schemas(), system)
+        run = (port, self.deltas, context, self.limits)
+        self.asking = Asking(loop.llm, loop.tools, loop.system, loop.options, run)
         self.answers = Answers(port, loop.tools, loop.options, self.deltas, context, self.emit)
 
     async def carry_out(self) -> AgentRunResult:
@@ -192,6 +197,7 @@ class _Run:
         message = result.message
         self.stop_reason = result.stop_reason
         self.usages.append(result.usage)
+        self.limits.took(self.messages, result)
         self.add(message)
         answered = Answered()
         if message.tool_calls:
@@ -207,6 +213,8 @@ class _Run:
             return None
         if not message.tool_calls or result.stop_reason == "content_filter":
             return await self.finish_with(message)
+        if self.limits.reached:
+            return await self.finish("error", self.limits.reached, "limit")
         if self.loop.stop_when is not None and self.loop.stop_when(tuple(self.steps)):
             return await self.finish("stop")
         return None
@@ -215,7 +223,7 @@ class _Run:
         """Why no call of this response may run, if none may."""
         if closing or self.options.tool_choice == "none":
             return _NO_TOOLS
-        return NOT_RUN.get(result.stop_reason)
+        return NOT_RUN_FOR_LIMIT if self.limits.reached else NOT_RUN.get(result.stop_reason)
 
     async def after(self, answered: Answered) -> AgentRunResult | None:
         """The result, if what came of the calls ends the run."""
@@ -242,6 +250,7 @@ class _Run:
             latency_ms=result.latency_ms,
             tokens_in=result.usage.input_tokens,
             tokens_out=result.usage.output_tokens,
+            usage=result.usage,
         )
         self.steps.append(step)
         return step
@@ -267,7 +276,7 @@ class _Run:
             stop_reason=self.stop_reason,
             error_message=error,
             error_code=code,
-            usage=_total(self.usages),
+            usage=total_usage(self.usages),
             messages=tuple(self.new),
             pending=tuple(pending),
         )
@@ -292,13 +301,3 @@ def _messages(input: str | Sequence[ChatMessage]) -> tuple[Sequence[ChatMessage]
         made = (UserMessage(input),)
         return made, made
     return (), input
-
-
-def _total(usages: Sequence[Usage]) -> Usage:
-    """The sum; a count that one response did not report is unknown for the run."""
-
-    def add(name: str) -> int | None:
-        counts = [getattr(usage, name) for usage in usages]
-        return None if not counts or None in counts else sum(counts)
-
-    return Usage(*(add(name) for name in Usage.__struct_fields__))

@@ -11,6 +11,8 @@ from playhead.types import AgentStep, LLMRequest
 Prepared = LLMRequest | tuple[AgentLLM, LLMRequest]
 PrepareStep = Callable[[int, LLMRequest, Sequence[AgentStep]], Prepared | Awaitable[Prepared]]
 
+_OR_NONE = ("max_tokens", "stop_on_repeat", "max_run_tokens", "max_run_cost_micro_usd")
+
 
 class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a run. Times are in seconds.
@@ -31,6 +33,11 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
         wrap_up: at the cap, make one more call without tools, for an answer from what there is.
         stop_on_repeat: end the run with code `repeated_tool_error` when the same call has failed in
             the same way so many times in a row; None to leave it at the hint that the third brings.
+        max_run_tokens: tokens of all model calls of the run, prompts and answers; None for no bound.
+        max_run_cost_micro_usd: the same for their cost, which `playhead.llm.prices.Priced` fills in.
+            Both are looked at before each request, by estimate, and after each response. A run that
+            would go over ends with code `limit`; an answer that is there by then is kept as it is.
+            What a provider did not report is estimated (see `playhead.limits`), never taken for zero.
         prepare_step: `(index, request, steps)` to the request for this step, or to a model and a
             request; may be async. It runs inside the model step, so its choice is recorded.
 
@@ -49,14 +56,14 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: str | None = None
     wrap_up: bool = False
     stop_on_repeat: int | None = None
+    max_run_tokens: int | None = None
+    max_run_cost_micro_usd: int | None = None
     prepare_step: PrepareStep | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "parallel_tools", "max_tokens", "stop_on_repeat"):
+        for name in ("max_steps", "parallel_tools", *_OR_NONE):
             value = getattr(self, name)
-            if not (name in ("max_tokens", "stop_on_repeat") and value is None) and (
-                not _is_whole(value) or value < 1
-            ):
+            if not (name in _OR_NONE and value is None) and (not _is_whole(value) or value < 1):
                 raise ConfigError(f"LoopOptions.{name} is {value!r}; it must be an integer of at least 1.")
         if not _is_whole(self.retries) or self.retries < 0:
             raise ConfigError(

@@ -353,6 +353,7 @@ class AgentStep(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     latency_ms: int | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+    usage: Usage | None = None
 
 
 class AgentRunResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

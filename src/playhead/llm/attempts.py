@@ -21,7 +21,7 @@ from playhead.errors import LLMConnectionError, LLMError, LLMTimeoutError, Overl
 from playhead.events import Attempt, EmitDelta, TextDelta
 from playhead.llm.base import AgentLLM
 from playhead.llm.breaker import BreakerState, BreakerStore, FailureKind, ask, failed, released, succeeded
-from playhead.llm.records import call_record, sum_known
+from playhead.llm.records import call_record, total_usage
 from playhead.types import CallRecord, CallStatus, LLMRequest, LLMResult, Usage, UserMessage
 
 logger = logging.getLogger("playhead")
@@ -185,6 +185,7 @@ class _Call:
                 # An empty answer is asked for once more; then it is what it is.
                 if not _empty(outcome) or retried or not self.policy.retries:
                     return outcome, "stop"
+                self.usages.append(outcome.usage)
                 retried += 1
                 continue
             if self.repair(index, target, outcome):
@@ -318,7 +319,7 @@ class _Call:
         """The answer, with the tokens of the attempts before it."""
         if not self.usages:
             return result
-        return replace(result, usage=sum_known([*self.usages, result.usage]))
+        return replace(result, usage=total_usage([*self.usages, result.usage]))
 
     def given_up(self) -> LLMResult:
         partial_answer = self.partial
@@ -327,7 +328,7 @@ class _Call:
             if self.emit is not None and len(self.errors) > 1:
                 self.emit(Attempt(self.number + 1, "interrupted"))
                 self.emit(TextDelta(partial_answer.message.content))
-            return self.whole(partial_answer) if len(self.usages) > 1 else partial_answer
+            return replace(partial_answer, usage=total_usage(self.usages))
         error = self.errors[0] if self.errors else self.nobody_asked()
         error.attempts = tuple(self.records)
         if len(self.records) > 1:

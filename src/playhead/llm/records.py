@@ -48,11 +48,11 @@ def call_record(
     )
 
 
-def sum_known(usages: Sequence[Usage]) -> Usage:
-    """Return the sum of what was reported; a count that nobody reported is unknown."""
+def total_usage(usages: Sequence[Usage]) -> Usage:
+    """Return the sum; a count that one of them did not report is unknown."""
 
     def add(name: str) -> int | None:
-        known = [count for count in (getattr(usage, name) for usage in usages) if count is not None]
-        return sum(known) if known else None
+        counts = [getattr(usage, name) for usage in usages]
+        return None if not counts or None in counts else sum(counts)
 
     return Usage(*(add(name) for name in Usage.__struct_fields__))
