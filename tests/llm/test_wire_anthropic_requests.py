@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from playhead import AgentLoop, SystemMessage, UserMessage
+from playhead import AgentLoop, SystemMessage, UserMessage, connect
 from playhead.events import TextDelta
 from playhead.llm.anthropic import DEFAULT_MAX_TOKENS, Anthropic
 from playhead.testing import FakeProvider
@@ -360,3 +360,17 @@ async def test_q122_the_address_is_joined_once(base: str, path: str) -> None:
     assert (request.method, request.path, request.query) == ("POST", path, {})
     assert (request.headers["x-api-key"], request.headers["anthropic-version"]) == (KEY, "2023-06-01")
     assert "authorization" not in request.headers
+
+
+@pytest.mark.parametrize("given", [False, True])
+async def test_the_base_url_of_the_environment_is_honoured(
+    given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R41, R42: from the environment, or from code, which wins."""
+    async with FakeProvider(DONE.reply("whole")) as server:
+        settings = {"PROVIDER": "anthropic", "MODEL": "m", "API_KEY": KEY}
+        settings["BASE_URL"] = "http://127.0.0.1:9" if given else server.url
+        for name, value in settings.items():
+            monkeypatch.setenv(f"LLM_{name}", value)
+        llm = connect(base_url=server.url if given else None)
+        assert (await llm.generate(LLMRequest([UserMessage("hi")]))).message.content == "done"

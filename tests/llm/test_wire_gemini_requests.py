@@ -1,22 +1,37 @@
-"""What Gemini's native API was publicly reported to refuse in a request: turns, media. Wire cases G.
+"""What Gemini's native API was publicly reported to refuse in a request. Wire cases G.
 
 Each request goes over a real socket to a checker of what the API refuses.
 """
 
+import json
+from typing import Any
+
 import pytest
 
 from playhead import ChatMessage, UserMessage
+from playhead.llm.gemini import Gemini
+from playhead.testing import FakeProvider
 from playhead.types import (
     AssistantMessage,
     AudioPart,
     ContentPart,
     FilePart,
     ImagePart,
+    LLMRequest,
     TextPart,
+    ToolCall,
+    ToolMessage,
+    ToolSchema,
 )
-from tests.llm.gemini_wire import sent, turn_of
+from tests.llm.gemini_wire import called, chunk, reply_of, sent, turn_of
+from tests.support.invariants import KEY
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["stream", "whole"])
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 # ---------------------------------------------------------------- turns
@@ -107,3 +122,46 @@ async def test_pictures_sounds_and_files_go_in() -> None:
         {"fileData": {"fileUri": "https://files.example/unknown"}},
         {"text": "look"},
     ]
+
+
+# ---------------------------------------------------------------- tools
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/T"}, "at": {"type": ["number", "null"]}}}
+SCHEMAS: list[dict[str, Any]] = [
+    {"properties": {"a": {"$ref": "#/$defs/T", "title": "t"}}, "$defs": {"T": NODE}},
+    {"$ref": "#/$defs/T", "$defs": {"T": NODE}},
+    {"properties": {"a": {"type": ["string", "null"]}, "b": {"type": ["string", "integer"]}}},
+    {"properties": {"a": {"type": "number", "exclusiveMinimum": 0, "format": "odd"}, "b": {"type": "array"}}},
+    {"anyOf": [{"required": ["a"]}, {"required": ["b"]}], "properties": {"a": {}, "b": {"enum": [1, "x"]}}},
+    {"type": "object", "properties": {}},
+    {},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=json.dumps)
+@pytest.mark.parametrize("choice", [None, "auto", "none", "required", "f"])
+async def test_q145_to_q148_schemas_of_tools(schema: dict[str, Any], choice: str | None) -> None:
+    """Q145, Q146, Q148: references, several types, no parameters; also for a forced call."""
+    tool = ToolSchema("f", "F.", [], schema)
+    body = await sent([UserMessage("go")], tools=[tool], tool_choice=choice)
+    (declared,) = body["tools"][0]["functionDeclarations"]
+    has_properties = len(schema.get("properties", {})) + ("$ref" in schema) > 0
+    assert ("parameters" in declared) == (has_properties or choice in ("required", "f"))
+
+
+@pytest.mark.parametrize("name", ["2fa", "-x", "files.read", "ünï", "x" * 200, "a b", ""])
+async def test_names_are_rewritten_and_read_back(name: str, form: str) -> None:
+    """kaitranntt/ccs#25: a name begins with a letter or `_`; the real one is told to the loop."""
+    tool = ToolSchema(name or "files.read", "F.", [], {})
+    log: list[ChatMessage] = [
+        UserMessage("go"),
+        AssistantMessage("", [ToolCall("t", name, {})]),
+        ToolMessage("t", name, "1"),
+    ]
+    body = await sent(log, tools=[tool], tool_choice=tool.name)
+    wire = body["tools"][0]["functionDeclarations"][0]["name"]
+    async with FakeProvider(reply_of([chunk(called(wire), finish="STOP")], form)) as server:
+        llm = Gemini("m", KEY, server.url)
+        emit = None if form != "stream" else lambda _: None
+        result = await llm.generate(LLMRequest([UserMessage("go")], tools=[tool]), emit)
+    assert [c.name for c in result.message.tool_calls] == [tool.name]
