@@ -131,8 +131,9 @@ class Transcriber:
 
     def _run(self, task: "_Task") -> None:
         """Have a job done; should the process have died before it took the job up, by a new one."""
-        while (child := self._ready_child()) is not None:
+        while not task.cancelled and (child := self._ready_child()) is not None:
             task.inbox = child.inbox
+            # again: a cancellation before the line above has found no inbox to knock at
             if task.cancelled or self._attended(task, child):
                 return
         task.fail("cancelled", _CLOSED)
@@ -157,11 +158,12 @@ class Transcriber:
                 return True
             if message.id != task.job.id:
                 continue  # the last words of a job before
-            child.proven = begun = True
             if isinstance(message, Cancel):
                 deadline = time.monotonic() + self._grace
                 child.send(message)
-            elif task.take(message):
+                continue
+            child.proven = begun = True
+            if task.take(message):
                 return True
 
     def _ready_child(self) -> "_Child | None":
