@@ -131,10 +131,10 @@ class Transcriber:
 
     def _run(self, task: "_Task") -> None:
         """Have a job done; should the process have died before it took the job up, by a new one."""
-        while not task.cancelled and (child := self._ready_child()) is not None:
+        while not task.cancelled() and (child := self._ready_child()) is not None:
             task.inbox = child.inbox
             # again: a cancellation before the line above has found no inbox to knock at
-            if task.cancelled or self._attended(task, child):
+            if task.cancelled() or self._attended(task, child):
                 return
         task.fail("cancelled", _CLOSED)
 
@@ -232,15 +232,18 @@ class _Task:
 
     def __init__(self, job: Job, on_progress: OnProgress | None, on_window: OnWindow | None) -> None:
         self.job = job
-        self.cancelled = False
+        self._cancelled = False
         self.inbox: queue.SimpleQueue[Any] | None = None
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Transcript] = self._loop.create_future()
         self._on_progress = on_progress
         self._on_window = on_window
 
+    def cancelled(self) -> bool:
+        return self._cancelled
+
     def cancel(self) -> None:
-        self.cancelled = True
+        self._cancelled = True
         if self.inbox is not None:
             self.inbox.put(Cancel(self.job.id))
 
