@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from playhead.deltas import Deltas
+from playhead.encode import masked_traceback
 from playhead.errors import LLMError
 from playhead.events import EmitDelta, TextDelta
 from playhead.limits import Limits
@@ -123,7 +124,7 @@ async def _called(llm: AgentLLM, request: LLMRequest, emit: EmitDelta | None) ->
     except LLMError:
         raise
     except Exception as error:  # the application's own model must not take the run down
-        logger.exception("The model raised %s instead of an LLMError.", type(error).__name__)
+        logger.error("A model raised instead of an LLMError:\n%s", masked_traceback(error))
         raise LLMError(f"The model failed: {type(error).__name__}.") from None
 
 

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import sys
+import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MappingView, Sequence, Set
 from contextlib import suppress
@@ -368,6 +369,11 @@ def _last_name(match: re.Match[str]) -> str:
     separators = "/" if match["posix"] or match["file"] or path[0] == "/" else r"[\\/]+"
     names = [name for name in re.split(separators, path) if name]
     return quote + (names[-1] if names else "") + quote
+
+
+def masked_traceback(error: BaseException) -> str:
+    """Return where an exception came from, for a log, with secrets and absolute paths masked."""
+    return mask("".join(traceback.format_exception(error)), 8_000)
 
 
 def error_text(error: BaseException) -> str:

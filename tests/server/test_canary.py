@@ -60,7 +60,7 @@ async def test_a_key_is_in_no_answer_stream_or_log(
         async with client.request(method, path, **more) as response:
             seen.append(f"{path} {response.headers} {await response.text()}")
 
-    options = ServerOptions(loop=LoopOptions(call_timeout=0.5))
+    options = ServerOptions(loop=LoopOptions(call_timeout=0.5, retries=0))
     async with (
         FakeProvider(default=echo) as provider,
         served(settings=settings(tmp_path, provider.url), options=options) as client,

@@ -19,7 +19,7 @@ async def test_a_failing_provider_ends_a_stream_with_one_error(
     fault: Reply, code: str, tmp_path: Path
 ) -> None:
     """R16: the stream has begun, so the error is its last frame (Q218)."""
-    options = ServerOptions(loop=LoopOptions(call_timeout=0.3))
+    options = ServerOptions(loop=LoopOptions(call_timeout=0.3, retries=0))
     async with (
         FakeProvider(fault) as provider,
         served(settings=settings(tmp_path, provider.url), options=options) as client,
@@ -66,8 +66,9 @@ async def test_deltas_come_as_they_are_said(tmp_path: Path) -> None:
 
 async def test_a_provider_that_breaks_off_in_mid_answer_is_told_as_such(tmp_path: Path) -> None:
     """R16: text was said, so it is kept, with the stop reason that says it is not whole."""
+    half = openai_sse("Half an ", "ans", cut="rst", finish_reason=None, done=False)
     async with (
-        FakeProvider(openai_sse("Half an ", "ans", cut="rst", finish_reason=None, done=False)) as provider,
+        FakeProvider(default=half) as provider,
         served(settings=settings(tmp_path, provider.url)) as client,
     ):
         events = await all_frames(client, "POST", "/api/agent/chat", json=HELLO)
@@ -76,16 +77,28 @@ async def test_a_provider_that_breaks_off_in_mid_answer_is_told_as_such(tmp_path
     assert (body["content"], body["message"]["stopReason"]) == ("Half an ans", "interrupted")
 
 
+async def test_what_may_pass_is_tried_again_by_the_route(tmp_path: Path) -> None:
+    """Issue 4: the one attempt loop is behind the route; what was shown of the first attempt is void."""
+    half = openai_sse("Half an ", "ans", cut="rst", finish_reason=None, usage=False, done=False)
+    async with (
+        FakeProvider(half, openai_sse("Whole.")) as provider,
+        served(settings=settings(tmp_path, provider.url)) as client,
+    ):
+        events = await all_frames(client, "POST", "/api/agent/chat", json=HELLO)
+    assert [kind for kind, _ in events] == ["text_delta", "text_delta", "attempt", "text_delta", "message"]
+    assert events[-1][1]["content"] == "Whole."
+
+
 async def test_an_error_in_the_stream_itself_is_its_last_frame(tmp_path: Path) -> None:
     """R16, Q218"""
     broken = stream([b'data: {"error": {"message": "SECRET-BODY", "code": 500}}\n\n'])
     async with (
-        FakeProvider(broken) as provider,
+        FakeProvider(default=broken) as provider,
         served(settings=settings(tmp_path, provider.url)) as client,
     ):
         events = await all_frames(client, "POST", "/api/agent/chat", json=HELLO)
-    assert [kind for kind, _ in events] == ["error"]
-    assert events[0][1]["error"] == "LLM provider error"
+    assert [kind for kind, _ in events] == ["attempt", "attempt", "error"]
+    assert events[-1][1]["error"] == "LLM provider error"
     assert "SECRET" not in str(events)
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from playhead.encode import masked_traceback
 from playhead.errors import LLMConnectionError, LLMError, LLMTimeoutError, OverloadedError
 from playhead.events import Attempt, EmitDelta, TextDelta
 from playhead.llm.base import AgentLLM
@@ -118,6 +119,11 @@ class Attempts:
             return first
         return await _Call(self, request, emit, first).run()
 
+    def each(self, wrap: Callable[[AgentLLM], AgentLLM]) -> "Attempts":
+        """Return the same chain, with each of its models wrapped."""
+        targets = [replace(target, llm=wrap(target.llm)) for target in self.targets]
+        return Attempts(targets, self.policy, breakers=self.breakers, on_call=self.on_call, task=self.task)
+
     def within(self, call_timeout: float, budget: float) -> "Attempts":
         """Return the same chain, with other bounds on its time."""
         policy = replace(self.policy, call_timeout=call_timeout, budget=budget)
@@ -216,7 +222,7 @@ class _Call:
             await self.tell_breaker(target, released)
             raise
         except Exception as error:
-            logger.exception("The model of %s raised instead of an LLMError.", target.provider or "a target")
+            logger.error("A model raised instead of an LLMError:\n%s", masked_traceback(error))
             outcome = LLMError(f"The model failed: {type(error).__name__}.", provider=target.provider)
         if isinstance(outcome, LLMResult) and outcome.stop_reason == "interrupted":
             self.partial = outcome

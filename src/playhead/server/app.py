@@ -95,7 +95,7 @@ def create_app(
     library = library or create_library(held, max_bytes=options.max_upload)
     speech = speech or create_speech(held)
     registry = registry or create_registry(held, library, speech, llm=llm)
-    model = ConfiguredModel(llm, settings)
+    model = ConfiguredModel(llm, settings, options.loop)
     loop = AgentLoop(model, tools=registry, system=build_system_prompt, options=options.loop)
     parts = Parts(
         model=model,

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from playhead.deltas import EventQueue
-from playhead.events import EmitDelta
+from playhead.events import Attempt, EmitDelta, LLMDelta
 from playhead.ids import new_id
 from playhead.llm.base import AgentLLM
 from playhead.prompt import build_system_prompt
@@ -67,7 +67,12 @@ def _call(
 async def _frames(parts: Parts, model: AgentLLM, request: LLMRequest) -> AsyncGenerator[bytes, None]:
     """Deltas as they come, then exactly one `message` or `error`."""
     queue = EventQueue()
-    task = _call(parts, model, request, queue.put)
+
+    def put(delta: LLMDelta) -> None:
+        if not (isinstance(delta, Attempt) and delta.number == 1):  # it voids nothing
+            queue.put(delta)
+
+    task = _call(parts, model, request, put)
     task.add_done_callback(queue.wake)
     try:
         while queue.items or not task.done():

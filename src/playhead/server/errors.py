@@ -1,7 +1,6 @@
 """Every error that leaves the server: `{error, code, path?}`, never a traceback, a key or a body."""
 
 import logging
-import traceback
 from collections.abc import Mapping
 from typing import Literal, get_args
 
@@ -9,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from playhead.encode import error_text, mask
+from playhead.encode import error_text, mask, masked_traceback
 from playhead.errors import ConfigError, LLMError, MediaError, PlayheadError, StoreError
 from playhead.server.wire import ErrorBody, dump
 
@@ -139,8 +138,7 @@ async def handle(request: Request, error: Exception) -> Response:
 
 def log_unexpected(error: BaseException) -> None:
     """Log a bug with its traceback, masked: an error's text may quote a key."""
-    lines = "".join(traceback.format_exception(error))
-    logger.error("An unexpected error: %s", mask(lines, 20_000))
+    logger.error("An unexpected error: %s", masked_traceback(error))
 
 
 def known(code: str, otherwise: Code) -> Code:

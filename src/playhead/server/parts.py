@@ -10,6 +10,7 @@ from starlette.requests import Request
 from playhead.config import Settings, connect_with, load_settings
 from playhead.errors import ConfigError, LLMError
 from playhead.events import EmitDelta
+from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
 from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
@@ -22,6 +23,7 @@ from playhead.types import LLMRequest, LLMResult
 T = TypeVar("T")
 
 MIB = 1024 * 1024
+_LONGEST_WAIT = 5.0
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,16 +57,21 @@ class ConfiguredModel:
     """The model that was given, or the one that the configuration names, looked up when first needed.
 
     A server without a configuration starts, and each call says what is missing until it is there.
+    The attempt loop is here, so the chat route has it, too; no client behind the route retries.
     """
 
-    def __init__(self, given: AgentLLM | None, settings: Settings | None) -> None:
-        self._model = given
+    owns_attempts = True
+
+    def __init__(self, given: AgentLLM | None, settings: Settings | None, options: LoopOptions) -> None:
+        self._model = None if given is None else _attempting(given, options)
         self._settings = settings
+        self._options = options
 
     def resolve(self) -> AgentLLM:
         """Return the model. Raises `ConfigError` naming what is missing or unknown."""
         if self._model is None:
-            self._model = connect_with(self._settings or load_settings())
+            model = connect_with(self._settings or load_settings())
+            self._model = _attempting(model, self._options)
         return self._model
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
@@ -74,6 +81,13 @@ class ConfiguredModel:
         except ConfigError as error:
             raise NotConfiguredError(str(error)) from None
         return await model.generate(request, emit)
+
+
+def _attempting(model: AgentLLM, options: LoopOptions) -> AgentLLM:
+    if getattr(model, "owns_attempts", False):
+        return model
+    # Somebody waits for the answer of a route: a long Retry-After is told instead of slept through.
+    return Attempts([model], AttemptPolicy(retries=options.retries, longest_wait=_LONGEST_WAIT))
 
 
 class Parts:
