@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class Bridge:
     """An event loop in a thread of its own: `with Bridge() as bridge: bridge.run(work())`.
@@ -27,13 +29,15 @@ class Bridge:
         self._thread = threading.Thread(target=asyncio.run, args=(self._hold(started),), daemon=True)
         self._thread.start()
         self._loop = started.result()
+        self._waiting = False
+        self._signals = 0
         # A signal that comes just before a wait does not end it, unless it can be seen in what is waited
         # for: https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
         self._waker.setblocking(False)
         self._wakeup_before = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        self._before = signal.signal(signal.SIGTERM, _interrupt)
+        self._before = [(number, signal.signal(number, self._hear)) for number in _SIGNALS]
         return self
 
     def __exit__(
@@ -41,7 +45,8 @@ class Bridge:
     ) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
-        signal.signal(signal.SIGTERM, self._before)
+        for number, handler in self._before:
+            signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_before)
         self._woken.close()
         self._waker.close()
@@ -52,6 +57,7 @@ class Bridge:
         Ctrl-C calls `on_interrupt` on the loop and goes on waiting; the next one, or the first
         without it, cancels the work, waits for its end and raises KeyboardInterrupt.
         """
+        self._signals, self._waiting = 0, True
         result: Future[T] = Future()
         task: list[asyncio.Task[T]] = []
 
@@ -60,23 +66,34 @@ class Bridge:
             task[0].add_done_callback(lambda done: self._hand_over(done, result))
 
         self._loop.call_soon_threadsafe(begin)
-        interrupted = False
-        while True:
-            try:
-                self._wait_for(result)
-                return result.result()
-            except KeyboardInterrupt:
-                interrupted = on_interrupt is None
-                self._loop.call_soon_threadsafe(on_interrupt or (lambda: task[0].cancel()))
-                on_interrupt = None
-            except CancelledError:
-                raise (KeyboardInterrupt if interrupted else asyncio.CancelledError) from None
-
-    def _wait_for(self, result: "Future[Any]") -> None:
+        asked = cancelled = 0
         while not result.done():
-            select.select([self._woken], [], [])
-            with suppress(BlockingIOError):
-                self._woken.recv(4096)
+            self._wait()
+            while self._signals > asked + cancelled:
+                if on_interrupt is not None and not asked:
+                    asked = 1
+                    self._loop.call_soon_threadsafe(on_interrupt)
+                else:
+                    cancelled += 1
+                    self._loop.call_soon_threadsafe(lambda: task[0].cancel())
+        self._waiting = False
+        if on_interrupt is None and self._signals > cancelled:
+            raise KeyboardInterrupt  # it came as the work ended
+        try:
+            return result.result()
+        except CancelledError:
+            raise (KeyboardInterrupt if cancelled else asyncio.CancelledError) from None
+
+    def _wait(self) -> None:
+        select.select([self._woken], [], [])
+        with suppress(BlockingIOError):
+            self._woken.recv(4096)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        # An exception at any place of `run` could leave the work without its end.
+        if not self._waiting:
+            raise KeyboardInterrupt
+        self._signals += 1
 
     def _hand_over(self, task: "asyncio.Task[T]", result: "Future[T]") -> None:
         if task.cancelled():
@@ -92,7 +109,3 @@ class Bridge:
         self._end = asyncio.Event()
         started.set_result(asyncio.get_running_loop())
         await self._end.wait()
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
