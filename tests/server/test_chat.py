@@ -383,7 +383,7 @@ async def test_a_model_that_breaks_its_contract_is_an_answer_all_the_same(
         status, answer = await chat(client)
         events = await all_frames(client, "POST", "/api/agent/chat", json=HELLO)
     assert (status, answer["code"]) == (502, "llm")
-    assert events == [("error", answer)]
+    assert events[-1] == ("error", answer)
     assert "RuntimeError" in caplog.text
     assert CANARY not in str(answer) + caplog.text
 
