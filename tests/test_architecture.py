@@ -32,6 +32,7 @@ HEAVY = [
     "click",
     "ctranslate2",
     "faster_whisper",
+    "genai_prices",
     "httpx",
     "huggingface_hub",
     "numpy",

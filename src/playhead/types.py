@@ -263,7 +263,9 @@ class ToolDefinition(Generic[P, R]):
 class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Tokens and cost of a response or a run. None is unknown, never zero.
 
-    `input_tokens` includes cached and tool-use prompt tokens, `output_tokens` includes reasoning.
+    `input_tokens` includes tool-use prompt tokens and those that were read from a cache
+    (`cached_tokens`) or written to one, `output_tokens` includes reasoning. Cost is in millionths of
+    a dollar; `playhead.llm.prices.Priced` fills it in.
     """
 
     input_tokens: int | None = None
@@ -271,6 +273,7 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_micro_usd: int | None = None
+    cache_write_tokens: int | None = None
 
 
 ToolChoice: TypeAlias = str  # "auto", "none", "required", or a tool's name

@@ -282,12 +282,12 @@ def map_stop_reason(reason: str) -> StopReason:
 
 def map_usage(usage: _Usage) -> Usage:
     """Return the counts: the API counts what was read from and written to the cache apart."""
-    cached = usage.cache_read_input_tokens
-    parts = (usage.input_tokens, cached, usage.cache_creation_input_tokens)
-    known = [part for part in map(_count, parts) if part is not None]
+    read, written = _count(usage.cache_read_input_tokens), _count(usage.cache_creation_input_tokens)
+    known = [part for part in (_count(usage.input_tokens), read, written) if part is not None]
     details = usage.output_tokens_details
-    thought = details.thinking_tokens if details else None
-    return Usage(sum(known) if known else None, _count(usage.output_tokens), _count(cached), _count(thought))
+    thought = _count(details.thinking_tokens if details else None)
+    prompt = sum(known) if known else None
+    return Usage(prompt, _count(usage.output_tokens), read, thought, cache_write_tokens=written)
 
 
 def _count(number: int | None) -> int | None:

@@ -224,12 +224,13 @@ class _Call:
         except Exception as error:
             logger.error("A model raised instead of an LLMError:\n%s", masked_traceback(error))
             outcome = LLMError(f"The model failed: {type(error).__name__}.", provider=target.provider)
+        cut = None
         if isinstance(outcome, LLMResult) and outcome.stop_reason == "interrupted":
-            self.partial = outcome
+            cut = self.partial = outcome
             self.usages.append(outcome.usage)
             outcome = LLMConnectionError("The provider's answer broke off.", provider=target.provider)
         await self.learn(target, outcome)
-        self.note(target, outcome, round((time.perf_counter() - started) * 1000))
+        self.note(target, outcome, round((time.perf_counter() - started) * 1000), cut)
         if isinstance(outcome, LLMError):
             self.errors.append(outcome)
         return outcome
@@ -307,11 +308,15 @@ class _Call:
         return await self.of.breakers.update(target.provider, apply)
 
     def note(
-        self, target: Target, outcome: LLMResult | LLMError | CallStatus, latency: int | None = None
+        self,
+        target: Target,
+        outcome: LLMResult | LLMError | CallStatus,
+        latency: int | None = None,
+        cut: LLMResult | None = None,
     ) -> None:
         if self.of.on_call is None and isinstance(outcome, LLMResult):
             return  # nobody reads it, and there is no failure to explain
-        record = call_record(self.of.task, target.provider, target.model, outcome, latency)
+        record = call_record(self.of.task, target.provider, target.model, outcome, latency, cut)
         self.records.append(record)
         if self.of.on_call is not None:
             try:

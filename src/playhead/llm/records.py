@@ -23,20 +23,26 @@ def call_record(
     model: str,
     outcome: LLMResult | LLMError | CallStatus,
     latency_ms: int | None = None,
+    partial: LLMResult | None = None,
 ) -> CallRecord:
-    """Return the record of an attempt, or of one that was skipped (`outcome` is its status)."""
+    """Return the record of an attempt, or of one that was skipped (`outcome` is its status).
+
+    `partial` is what had arrived of an answer that broke off: its tokens were used all the same.
+    """
     basis = CallRecord(task, provider, model, "success", now_ms(), latency_ms=latency_ms)
-    if isinstance(outcome, LLMResult):
-        usage = outcome.usage
-        return replace(
+    said = outcome if isinstance(outcome, LLMResult) else partial
+    if said is not None:
+        basis = replace(
             basis,
-            provider=provider or outcome.provider,
+            provider=provider or said.provider,
             # What answered, not what was asked: a router, or an alias of the provider's, may differ.
-            model=outcome.model or model,
-            tokens_in=usage.input_tokens,
-            tokens_out=usage.output_tokens,
-            cost_micro_usd=usage.cost_micro_usd,
+            model=said.model or model,
+            tokens_in=said.usage.input_tokens,
+            tokens_out=said.usage.output_tokens,
+            cost_micro_usd=said.usage.cost_micro_usd,
         )
+    if isinstance(outcome, LLMResult):
+        return basis
     if isinstance(outcome, str):
         return replace(basis, status=outcome)
     return replace(

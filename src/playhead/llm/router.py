@@ -4,7 +4,8 @@
 call with short time-outs, for classifiers and the like.
 """
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -86,6 +87,13 @@ class AIRouter:
             attempts = attempts.within(call_timeout, budget)
         messages = [UserMessage(input)] if isinstance(input, str) else input
         return await attempts.generate(LLMRequest(messages, **{"timeout": call_timeout, **fields}))
+
+    def each(self, wrap: Callable[[AgentLLM], AgentLLM]) -> "AIRouter":
+        """Return the same router, with each of its models wrapped: `router.each(Priced)`."""
+        other = copy.copy(self)
+        other._chains = {task: chain.each(wrap) for task, chain in self._chains.items()}
+        other._quick = {task: chain.each(wrap) for task, chain in self._quick.items()}
+        return other
 
     def _of(self, chains: Mapping[str, Attempts], task: str) -> Attempts:
         chain = chains.get(task) or chains.get(DEFAULT_TASK)
