@@ -68,10 +68,12 @@ class Answers:
             return self._answered(
                 [await self._landed(step, n, call, refused(call, refusal)) for n, call in enumerate(calls)]
             )
+        if len(calls) == 1 and not waits(self._tools, calls[0], self._context):
+            return self._answered([await self._landing(step, 0, calls[0], self._start(step, 0, calls[0]))])
         pending = [call for call in calls if waits(self._tools, call, self._context)]
         numbered = [(n, call) for n, call in enumerate(calls) if call not in pending]
         effects = [(n, call, self._start(step, n, call)) for n, call in numbered]
-        return self._answered(await self._all(step, effects), pending)
+        return self._answered(await self._side_by_side(step, effects), pending)
 
     async def to_open(self, messages: Sequence[ChatMessage]) -> Answered:
         """Answer the calls that an earlier run of the turn left waiting, as step 0."""
@@ -95,17 +97,12 @@ class Answers:
                 effects.append((n, approved, self._start(0, n, approved)))
             else:
                 landed.append(await self._landed(0, n, call, denied(call, answer)))
-        return self._answered([*landed, *await self._all(0, effects)], pending)
+        return self._answered([*landed, *await self._side_by_side(0, effects)], pending)
 
     def _answered(self, landed: Sequence["Landed"], pending: Sequence[ToolCall] = ()) -> Answered:
-        self.repeats.count([(call, reply) for call, reply, _ in landed])
+        if self.repeats.watching or any(told.is_error for _, _, told in landed):
+            self.repeats.count([(call, reply) for call, reply, _ in landed])
         return Answered([reply for _, reply, _ in landed], [told for _, _, told in landed], pending)
-
-    async def _all(self, step: int, effects: Sequence[tuple[int, ToolCall, Any]]) -> list["Landed"]:
-        if len(effects) == 1:
-            n, call, effect = effects[0]
-            return [await self._landing(step, n, call, effect)]
-        return await self._side_by_side(step, effects)
 
     async def _side_by_side(self, step: int, effects: Sequence[tuple[int, ToolCall, Any]]) -> list["Landed"]:
         # The effects took their place in call order; only now do they start, side by side.
@@ -181,6 +178,11 @@ class Repeats:
     def __init__(self) -> None:
         self._last: dict[tuple[str, bytes], tuple[str, int]] = {}
         self.most = 0
+
+    @property
+    def watching(self) -> bool:
+        """Has anything failed that may fail again?"""
+        return bool(self._last)
 
     def hinted(self, call: ToolCall, reply: ToolReply) -> ToolReply:
         """Return the reply, with a hint from the third identical failure on."""

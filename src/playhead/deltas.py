@@ -21,6 +21,7 @@ class Deltas:
 
     def __init__(self, port: Port) -> None:
         self.sink = port.delta
+        self.loop = asyncio.get_running_loop()
         self.open(port.run_id, 0)
 
     def open(self, run_id: str, step: int) -> None:
@@ -71,7 +72,6 @@ class ToolLine:
         self.port = port
         self.deltas = deltas
         self.call_id = call_id
-        self.loop = asyncio.get_running_loop()
         self.over = False
 
     def is_cancelled(self) -> bool:
@@ -79,7 +79,7 @@ class ToolLine:
 
     def progress(self, fraction: float | None = None, text: str = "") -> None:
         if self.deltas.sink is not None and not self.over:
-            self.loop.call_soon_threadsafe(
+            self.deltas.loop.call_soon_threadsafe(
                 self.tell, ToolProgress(call_id=self.call_id, fraction=fraction, text=text)
             )
 

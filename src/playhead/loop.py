@@ -183,12 +183,15 @@ class _Run:
 
     async def step(self, closing: bool = False) -> AgentRunResult | None:
         """One model call and its tools. The result, if the run ends here."""
-        await self.emit("step", StepStart())
+        quiet = self.port.quiet
+        if not quiet:
+            await self.emit("step", StepStart())
         ask = partial(self.asking.ask, self.index, self.messages, self.steps, closing)
         reply = await self.port.step(f"{self.index}/model", ModelReply, ask)
-        for n, steer in enumerate(reply.steer):
-            await self.emit(f"steer/{n}", UserMessageEvent(message=steer), steer)
-        self.add(*reply.steer)
+        if reply.steer:
+            for n, steer in enumerate(reply.steer):
+                await self.emit(f"steer/{n}", UserMessageEvent(message=steer), steer)
+            self.add(*reply.steer)
         if reply.result is None:
             if reply.cancelled:
                 return await self.finish("cancelled")
@@ -199,12 +202,13 @@ class _Run:
         self.usages.append(result.usage)
         self.limits.took(self.messages, result)
         self.add(message)
-        answered = Answered()
+        answered = None
         if message.tool_calls:
             answered = await self.answers.to(message, self.index, self.refusal(result, closing))
-        step = self.close_step(result, answered.messages)
-        await self.emit("end", StepEnd(result=step), None if message.tool_calls else message)
-        ended = await self.after(answered)
+        step = self.close_step(result, answered.messages if answered else ())
+        if not quiet:
+            await self.emit("end", StepEnd(result=step), None if message.tool_calls else message)
+        ended = await self.after(answered) if answered else None
         if ended is not None:
             return ended
         if reply.cancelled or self.port.stopping():
@@ -228,10 +232,11 @@ class _Run:
     async def after(self, answered: Answered) -> AgentRunResult | None:
         """The result, if what came of the calls ends the run."""
         self.add(*answered.messages)
-        self.asking.executed = self.asking.executed or any(not m.is_error for m in answered.messages)
-        fatal = next((reply.result.error for reply in answered.replies if reply.fatal), None)
-        if fatal is not None:
-            return await self.finish("error", fatal, "tool_fatal")
+        for reply in answered.replies:
+            if reply.result.error is None:
+                self.asking.executed = True
+            elif reply.fatal:
+                return await self.finish("error", reply.result.error, "tool_fatal")
         if answered.pending:
             return await self.finish("paused", pending=answered.pending)
         most, limit = self.answers.repeats.most, self.options.stop_on_repeat
