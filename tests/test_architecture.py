@@ -16,7 +16,7 @@ SRC = ROOT / "src"
 FLOORS = [
     {"types", "events", "ids", "errors", "encode", "http", "prompt"},
     {"tools", "llm", "storage", "media", "protocols", "testing"},
-    {"port", "options", "limits", "deltas", "waiting", "answers", "asking", "loop"},
+    {"port", "options", "limits", "deltas", "waiting", "answers", "output", "asking", "loop"},
     {"session"},
     {"channels", "probe"},
     {"config"},

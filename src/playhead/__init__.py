@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         ModelNotFoundError as ModelNotFoundError,
     )
     from playhead.errors import (
+        OutputError as OutputError,
+    )
+    from playhead.errors import (
         OverloadedError as OverloadedError,
     )
     from playhead.errors import (
@@ -118,6 +121,7 @@ if TYPE_CHECKING:
     from playhead.llm.window import Windowed as Windowed
     from playhead.loop import AgentLoop as AgentLoop
     from playhead.options import LoopOptions as LoopOptions
+    from playhead.output import Output as Output
     from playhead.port import Inbox as Inbox
     from playhead.session.orchestrator import Orchestrator as Orchestrator
     from playhead.session.runs import RunHandle as RunHandle
@@ -214,7 +218,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "errors": "AuthError BadRequestError ConfigError ContentFilterError ContextTooLongError FatalToolError"
-    " LLMConnectionError LLMError LLMTimeoutError MediaError ModelNotFoundError OverloadedError"
+    " LLMConnectionError LLMError LLMTimeoutError MediaError ModelNotFoundError OutputError OverloadedError"
     " PlayheadError ProtocolError QuotaError RateLimitError StoreError ToolError",
     "events": "Attempt Event LLMDelta ReasoningDelta RunEnd RunPaused RunStart StepEnd StepStart TextDelta"
     " ToolCallDelta ToolCallEvent ToolCallStart ToolProgress ToolResultEvent UserMessageEvent",
@@ -225,6 +229,7 @@ _HOMES = {
     "llm.window": "Windowed",
     "loop": "AgentLoop",
     "options": "LoopOptions",
+    "output": "Output",
     "port": "Inbox",
     "session.orchestrator": "Orchestrator",
     "session.runs": "RunHandle",

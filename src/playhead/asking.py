@@ -17,6 +17,7 @@ from playhead.limits import Limits
 from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
 from playhead.options import LoopOptions
+from playhead.output import Judge
 from playhead.port import ModelReply, Port
 from playhead.tools.registry import ToolRegistry
 from playhead.types import AgentContext, AgentStep, ChatMessage, LLMRequest, LLMResult, UserMessage
@@ -37,13 +38,13 @@ class Asking:
         tools: ToolRegistry,
         system: System | None,
         options: LoopOptions,
-        run: tuple[Port, Deltas, Any, Limits],
+        run: tuple[Port, Deltas, Any, Limits, Judge],
     ) -> None:
         self._llm = llm
         self._tools = tools
         self._system = system
         self._options = options
-        self._port, self._deltas, self._context, self._limits = run
+        self._port, self._deltas, self._context, self._limits, self._judge = run
         self._memo: dict[str, Any] = {}
         self.executed = False
 
@@ -73,7 +74,8 @@ class Asking:
             return ModelReply(steer, result=partial, cancelled=True)
         if deltas.sink and result.message.content and not deltas.text:
             deltas.put(TextDelta(text=result.message.content))
-        return ModelReply(steer, self._settled(result, started))
+        reply = ModelReply(steer, self._settled(result, started))
+        return reply if self._judge.idle else await self._judged(reply)
 
     def _request(self, messages: list[ChatMessage], closing: bool) -> LLMRequest:
         system, options, choice = self._system, self._options, self._options.tool_choice
@@ -91,8 +93,17 @@ class Asking:
             timeout=options.call_timeout,
             total_timeout=options.total_timeout,
             first_token_timeout=options.first_token_timeout,
+            output_schema=self._judge.schema,
             memo=self._memo,
         )
+
+    async def _judged(self, reply: ModelReply) -> ModelReply:
+        try:
+            return await self._judge.judged(reply)
+        except asyncio.CancelledError:
+            if not self._port.stopping():
+                raise
+            return replace(reply, cancelled=True)
 
     async def _prepared(
         self, index: int, request: LLMRequest, steps: Sequence[AgentStep]

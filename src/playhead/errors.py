@@ -5,6 +5,7 @@
     ├── ToolError                a tool's own failure, told to the model
     │   └── FatalToolError       ends the run instead
     ├── StoreError               a store could not read or write
+    ├── OutputError              a text does not hold the value that it was to hold
     ├── MediaError               a file or an engine; `code` says which of the causes
     └── LLMError                 a model call failed; `code` is stable
         ├── AuthError            401, 403: the key
@@ -55,6 +56,12 @@ class StoreError(PlayheadError):
     """A store could not read or write."""
 
     code = "store"
+
+
+class OutputError(PlayheadError):
+    """A text does not hold the value that it was to hold. Its text is written for the model."""
+
+    code = "output_mismatch"
 
 
 class MediaError(PlayheadError):

@@ -19,6 +19,7 @@ from playhead.limits import NOT_RUN_FOR_LIMIT, Limits
 from playhead.llm.base import AgentLLM
 from playhead.llm.records import total_usage
 from playhead.options import LoopOptions
+from playhead.output import Judge, Output
 from playhead.port import Inbox, ModelReply, PlainPort, Port
 from playhead.tools.registry import ToolRegistry
 from playhead.types import (
@@ -39,6 +40,7 @@ from playhead.types import (
 
 StopWhen = Callable[[Sequence[AgentStep]], bool]
 
+_MAX_ERROR = 500
 _NO_TOOLS = "Not run: no tools are to be called now. Answer with what is there."
 _EMPTY = {
     "length": "The model used its whole output limit without writing an answer. Raise max_tokens.",
@@ -57,6 +59,8 @@ class AgentLoop:
         system: instructions, or a function from the context to them, called for each step.
         options: limits.
         stop_when: called with the finished steps after each; true ends the run with `stop`.
+        output_type: what the final text is to hold, as `playhead.output.Output` takes it. A text that
+            does not is sent back with what is wrong, `LoopOptions.max_asks` times at most.
     """
 
     def __init__(
@@ -67,12 +71,14 @@ class AgentLoop:
         system: System | None = None,
         options: LoopOptions | None = None,
         stop_when: StopWhen | None = None,
+        output_type: Any = None,
     ) -> None:
         self.options = options or LoopOptions()
         self.llm = with_attempts(llm, self.options)
         self.tools = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self.system = system
         self.stop_when = stop_when
+        self.judge = Judge(None if output_type is None else Output(output_type), self.options.check)
 
     async def run(
         self,
@@ -153,10 +159,12 @@ class _Run:
         self.steps: list[AgentStep] = []
         self.usages: list[Usage] = []
         self.stop_reason: StopReason | None = None
+        self.asks = 0
+        self.output: Any = None
         self.deltas = Deltas(port)
         system = loop.system if isinstance(loop.system, str) else ""
         self.limits = Limits(loop.options, loop.tools.to_tool_schemas(), system)
-        run = (port, self.deltas, context, self.limits)
+        run = (port, self.deltas, context, self.limits, loop.judge)
         self.asking = Asking(loop.llm, loop.tools, loop.system, loop.options, run)
         self.answers = Answers(port, loop.tools, loop.options, self.deltas, context, self.emit)
 
@@ -213,10 +221,12 @@ class _Run:
             return ended
         if reply.cancelled or self.port.stopping():
             return await self.finish("cancelled")
+        if not message.tool_calls or result.stop_reason == "content_filter":
+            ended = await self.finish_with(message, reply, closing)
+            if ended is not None:
+                return ended
         if closing:
             return None
-        if not message.tool_calls or result.stop_reason == "content_filter":
-            return await self.finish_with(message)
         if self.limits.reached:
             return await self.finish("error", self.limits.reached, "limit")
         if self.loop.stop_when is not None and self.loop.stop_when(tuple(self.steps)):
@@ -260,10 +270,31 @@ class _Run:
         self.steps.append(step)
         return step
 
-    async def finish_with(self, message: AssistantMessage) -> AgentRunResult:
-        if message.content.strip():
-            return await self.finish("final")
-        return await self.finish("error", _EMPTY.get(self.stop_reason or "", _EMPTY_PLAIN), "empty_answer")
+    async def finish_with(
+        self, message: AssistantMessage, reply: ModelReply, closing: bool
+    ) -> AgentRunResult | None:
+        """The result of a final text; None if the run goes on, because the text was not taken."""
+        if not message.content.strip():
+            text = _EMPTY.get(self.stop_reason or "", _EMPTY_PLAIN)
+            return None if closing else await self.finish("error", text, "empty_answer")
+        if reply.error is not None:
+            return await self.finish("error", reply.error, reply.error_code)
+        if reply.complaint is None:
+            self.output = self.loop.judge.value(message.content)
+            return None if closing else await self.finish("final")
+        return None if closing else await self.ask_again(reply.complaint)
+
+    async def ask_again(self, complaint: str) -> AgentRunResult | None:
+        """Answer a text that was not taken with what is wrong, if there is a step left for that."""
+        last = self.asks >= self.options.max_asks or self.index >= self.options.max_steps
+        if last or self.stop_reason == "content_filter":
+            text = f"None of {self.asks + 1} answers was taken. The last complaint: {complaint}"
+            return await self.finish("error", text[:_MAX_ERROR], "output_mismatch")
+        self.asks += 1
+        ask = UserMessage(complaint, id=f"{self.port.turn_id}/{self.index}/ask")
+        await self.emit("ask", UserMessageEvent(message=ask), ask)
+        self.add(ask)
+        return None
 
     async def finish(
         self,
@@ -284,6 +315,7 @@ class _Run:
             usage=total_usage(self.usages),
             messages=tuple(self.new),
             pending=tuple(pending),
+            output=self.output,
         )
         await self.emit("run_end", (RunPaused if reason == "paused" else RunEnd)(result=result))
         return result

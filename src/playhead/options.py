@@ -8,6 +8,7 @@ from playhead.errors import ConfigError
 from playhead.llm.base import AgentLLM
 from playhead.types import AgentStep, LLMRequest
 
+Check = Callable[[str], str | Awaitable[str | None] | None]
 Prepared = LLMRequest | tuple[AgentLLM, LLMRequest]
 PrepareStep = Callable[[int, LLMRequest, Sequence[AgentStep]], Prepared | Awaitable[Prepared]]
 
@@ -33,6 +34,11 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
         wrap_up: at the cap, make one more call without tools, for an answer from what there is.
         stop_on_repeat: end the run with code `repeated_tool_error` when the same call has failed in
             the same way so many times in a row; None to leave it at the hint that the third brings.
+        check: called with a text that would end the run: None to take it, or a complaint, which the
+            model is asked with again. May be async; runs inside the model step, after the
+            `output_type` was read.
+        max_asks: how often the model is asked again for an answer that fits, each time as a step; then
+            the run ends with code `output_mismatch`.
         max_run_tokens: tokens of all model calls of the run, prompts and answers; None for no bound.
         max_run_cost_micro_usd: the same for their cost, which `playhead.llm.prices.Priced` fills in.
             Both are looked at before each request, by estimate, and after each response. A run that
@@ -56,6 +62,8 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: str | None = None
     wrap_up: bool = False
     stop_on_repeat: int | None = None
+    check: Check | None = None
+    max_asks: int = 2
     max_run_tokens: int | None = None
     max_run_cost_micro_usd: int | None = None
     prepare_step: PrepareStep | None = None
@@ -65,10 +73,10 @@ class LoopOptions(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not (name in _OR_NONE and value is None) and (not _is_whole(value) or value < 1):
                 raise ConfigError(f"LoopOptions.{name} is {value!r}; it must be an integer of at least 1.")
-        if not _is_whole(self.retries) or self.retries < 0:
-            raise ConfigError(
-                f"LoopOptions.retries is {self.retries!r}; it must be an integer of at least 0."
-            )
+        for name in ("retries", "max_asks"):
+            value = getattr(self, name)
+            if not _is_whole(value) or value < 0:
+                raise ConfigError(f"LoopOptions.{name} is {value!r}; it must be an integer of at least 0.")
         for name in ("call_timeout", "first_token_timeout", "total_timeout", "tool_timeout"):
             value = getattr(self, name)
             if value is not None and not value > 0:

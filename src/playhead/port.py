@@ -24,13 +24,17 @@ class OutcomeUnknown(msgspec.Struct, frozen=True):
 
 
 class ModelReply(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The record of a model step: what came in meanwhile, and the answer, the error or the stop."""
+    """The record of a model step: what came in meanwhile, and the answer, the error or the stop.
+
+    `complaint` says why a final text is not taken as the answer.
+    """
 
     steer: Sequence[UserMessage] = ()
     result: LLMResult | None = None
     error: str | None = None
     error_code: str | None = None
     cancelled: bool = False
+    complaint: str | None = None
 
 
 class ToolReply(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

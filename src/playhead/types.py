@@ -365,7 +365,8 @@ class AgentRunResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     `text` is the last assistant text, partial text of a cut answer included. `stop_reason` is that
     of the last response, so a cut answer is `final` with `length`, never plain. `messages` are those
     that the run added to the history it was given. `error_code` is stable, `error_message` is for
-    people. `pending` holds calls that wait for a person or a client.
+    people. `pending` holds calls that wait for a person or a client. `output` is the value of the text
+    where the loop has an `output_type`: an instance of that type in this process, JSON on the wire.
     """
 
     turn_id: str
@@ -378,3 +379,4 @@ class AgentRunResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     usage: Usage = Usage()
     messages: Sequence[ChatMessage] = ()
     pending: Sequence[ToolCall] = ()
+    output: Any = None

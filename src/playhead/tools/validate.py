@@ -68,14 +68,14 @@ class FieldsValidator:
 
     def _take(self, name: str, value: Any, kind: Any, ready: JsonObject, problems: list[str]) -> None:
         try:
-            ready[name] = msgspec.convert(value, kind, dec_hook=_model_hook)
+            ready[name] = msgspec.convert(value, kind, dec_hook=model_hook)
             return
         except msgspec.ValidationError:
             value = repair(value, self._schema(name), self._defs)
         try:
-            ready[name] = msgspec.convert(value, kind, dec_hook=_model_hook)
+            ready[name] = msgspec.convert(value, kind, dec_hook=model_hook)
         except msgspec.ValidationError as error:
-            problems.append(self._problem(name, value, str(error)))
+            problems.append(fault_text(name, value, self._wanted(name), str(error)))
 
     def _take_rest(self, args: JsonObject, ready: JsonObject, problems: list[str]) -> None:
         for name, value in args.items():
@@ -99,21 +99,26 @@ class FieldsValidator:
     def _wanted(self, name: str) -> str:
         return in_words(self._schema(name), self._defs)
 
-    def _problem(self, name: str, value: Any, message: str) -> str:
-        message, _, path = message.partition(" - at `$")
-        path = path.removesuffix("`")
-        if message.startswith("`"):  # from a pydantic model in this place
-            return f"`{name}{path}`: {message}"
-        if not path:
-            why = "" if message.startswith(("Expected", "Invalid enum")) else f" ({message})"
-            return f"`{name}`: expected {self._wanted(name)}, got {shown(value)}{why}"
-        message = message[0].lower() + message[1:]
-        for python, word in (("`int`", "integer"), ("`str`", "string"), ("`float`", "number")):
-            message = message.replace(python, word)
-        found = _dig(value, path)
-        if found is _MISSING:
-            return f"`{name}{path}`: {message}; `{name}` was {shown(value)}"
-        return f"`{name}{path}`: {message.partition(', got ')[0]}, got {shown(found)}"
+
+def fault_text(name: str, value: Any, wanted: str, message: str) -> str:
+    """Return one fault in words: where it is, what is wanted there and what came.
+
+    `message` is msgspec's; it may name a place inside the value.
+    """
+    message, _, path = message.partition(" - at `$")
+    path = path.removesuffix("`")
+    if message.startswith("`"):  # from a pydantic model in this place
+        return f"`{name}{path}`: {message}"
+    if not path:
+        why = "" if message.startswith(("Expected", "Invalid enum")) else f" ({message})"
+        return f"`{name}`: expected {wanted}, got {shown(value)}{why}"
+    message = message[0].lower() + message[1:]
+    for python, word in (("`int`", "integer"), ("`str`", "string"), ("`float`", "number")):
+        message = message.replace(python, word)
+    found = _dig(value, path)
+    if found is _MISSING:
+        return f"`{name}{path}`: {message}; `{name}` was {shown(value)}"
+    return f"`{name}{path}`: {message.partition(', got ')[0]}, got {shown(found)}"
 
 
 class ModelValidator:
@@ -131,16 +136,17 @@ class ModelValidator:
         required = self._schema.get("required", ())
         given = {name: value for name, value in args.items() if value is not None or name in required}
         try:
-            return _strict(self._model, given)
+            return strict_model(self._model, given)
         except ValueError:
             given = repair(given, self._schema, self._schema.get("$defs", {}))
         try:
-            return _strict(self._model, given)
+            return strict_model(self._model, given)
         except ValueError as error:
             raise argument_error(self._tool, model_problems(error)) from None
 
 
-def _strict(model: Any, value: Any) -> Any:
+def strict_model(model: Any, value: Any) -> Any:
+    """Return an instance of a pydantic model, validated strictly. Raises pydantic's `ValueError`."""
     # JSON, because strict mode then takes text for dates and arrays for tuples, as JSON has it.
     try:
         data = _encode(value)
@@ -149,24 +155,25 @@ def _strict(model: Any, value: Any) -> Any:
     return model.model_validate_json(data, strict=True)
 
 
-def _model_hook(kind: type, value: Any) -> Any:
+def model_hook(kind: type, value: Any) -> Any:
+    """Convert to what msgspec does not know: a pydantic model inside another type."""
     if not hasattr(kind, "model_validate_json"):
         return value
     try:
-        return _strict(kind, value)
+        return strict_model(kind, value)
     except ValueError as error:
         raise ValueError("; ".join(model_problems(error))) from None
 
 
-def model_problems(error: ValueError) -> list[str]:
-    """Return one text for each fault that a pydantic error names."""
+def model_problems(error: ValueError, whole: str = "the arguments") -> list[str]:
+    """Return one text for each fault that a pydantic error names; `whole` is what it is about."""
     read: Callable[..., list[dict[str, Any]]] | None = getattr(error, "errors", None)
     if read is None:
         return [str(error)]
     problems = []
     for fault in read(include_url=False, include_context=False):
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
-        name = f"`{path.lstrip('.')}`" if path else "the arguments"
+        name = f"`{path.lstrip('.')}`" if path else whole
         came = "" if fault["type"] == "missing" else f", got {shown(fault['input'])}"
         problems.append(f"{name}: {fault['msg']}{came}")
     return problems
@@ -212,14 +219,36 @@ def repair(value: Any, schema: JsonObject, defs: Mapping[str, JsonObject]) -> An
     if type(value) is str and "string" not in wanted:
         value = _read_json(value, wanted)
     if type(value) is list:
-        part = _branch(schema, defs, "array")
+        part = branch_of(schema, defs, "array")
         rest, first = part.get("items") or {}, part.get("prefixItems", ())
         return [repair(v, first[i] if i < len(first) else rest, defs) for i, v in enumerate(value)]
     if type(value) is dict:
-        part = _branch(schema, defs, "object")
+        part = branch_of(schema, defs, "object")
         known, rest = part.get("properties", {}), part.get("additionalProperties") or {}
         return {k: repair(v, known.get(k, rest), defs) for k, v in value.items()}
     return value
+
+
+def without_nulls(value: Any, schema: JsonObject, defs: Mapping[str, JsonObject]) -> Any:
+    """Return the value without null members that the schema neither requires nor allows to be null."""
+    if type(value) is list:
+        items = branch_of(schema, defs, "array").get("items") or {}
+        return [without_nulls(item, items, defs) for item in value]
+    if type(value) is not dict:
+        return value
+    part = branch_of(schema, defs, "object")
+    known, required, rest = (
+        part.get("properties", {}),
+        part.get("required", ()),
+        part.get("additionalProperties"),
+    )
+    out = {}
+    for key, item in value.items():
+        sub = known.get(key, rest if isinstance(rest, dict) else {})
+        names = type_names(sub, defs)
+        if item is not None or key in required or not names or "null" in names:
+            out[key] = without_nulls(item, sub, defs)
+    return out
 
 
 def _read_json(text: str, wanted: Sequence[str]) -> Any:
@@ -231,6 +260,6 @@ def _read_json(text: str, wanted: Sequence[str]) -> Any:
     return value if fits else text
 
 
-def _branch(schema: JsonObject, defs: Mapping[str, JsonObject], kind: str) -> JsonObject:
+def branch_of(schema: JsonObject, defs: Mapping[str, JsonObject], kind: str) -> JsonObject:
     """The first alternative of that type; none when the schema does not allow it."""
     return next((part for part in branches(schema, defs) if part.get("type") == kind), {})
