@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from playhead.encode import encode_result, error_text, mask
 from playhead.errors import ConfigError, FatalToolError, ToolError
+from playhead.tools.stretch import FirstStretch
 from playhead.types import JsonObject, ToolCall, ToolContext, ToolDefinition, ToolResult, ToolSchema
 
 K = TypeVar("K")
@@ -119,11 +120,16 @@ class ToolRegistry(DefinitionRegistry[str, ToolDefinition[..., Any]]):
             tool = self._called(call)
             prepared = tool.validate(_arguments(call))
             seconds = timeout if tool.timeout is None else tool.timeout
+            running = tool.run(prepared, context)
             if seconds is None:
-                value = await tool.run(prepared, context)
+                value = await running
             else:
-                async with asyncio.timeout(seconds) as limit:
-                    value = await tool.run(prepared, context)
+                # Many tools never wait: they need no timer.
+                stretch = FirstStretch(running)
+                if not stretch.done:
+                    async with asyncio.timeout(seconds) as limit:
+                        await stretch
+                value = stretch.value
         except FatalToolError:
             raise
         except asyncio.CancelledError:
