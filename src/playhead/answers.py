@@ -1,23 +1,21 @@
 """The calls of one step, answered: run side by side, or told why they were not run."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from playhead.deltas import Deltas, ToolLine
+from playhead.deltas import Deltas, Teller, ToolLine
 from playhead.errors import FatalToolError
-from playhead.events import Event, ToolCallEvent, ToolResultEvent
+from playhead.events import ToolCallEvent, ToolResultEvent
 from playhead.options import LoopOptions
 from playhead.port import OutcomeUnknown, Port, ToolReply
 from playhead.tools.registry import ToolRegistry
 from playhead.types import AssistantMessage, ChatMessage, ToolCall, ToolContext, ToolMessage, ToolResult
 from playhead.waiting import denied, executed_by_client, left_open, waits
-
-Emit = Callable[[str, Event, ChatMessage | None], Awaitable[None]]
 
 # A response that was cut may hold half of what the model meant: none of its calls run.
 NOT_RUN = {
@@ -43,14 +41,20 @@ class Answers:
     """Answers the calls of a run, step by step."""
 
     def __init__(
-        self, port: Port, tools: ToolRegistry, options: LoopOptions, deltas: Deltas, context: Any, emit: Emit
+        self,
+        port: Port,
+        tools: ToolRegistry,
+        options: LoopOptions,
+        deltas: Deltas,
+        context: Any,
+        tell: Teller,
     ) -> None:
         self._port = port
         self._tools = tools
         self._options = options
         self._deltas = deltas
         self._context = context
-        self._emit = emit
+        self._tell = tell
         self._limit: asyncio.Semaphore | None = None
         self.repeats = Repeats()
 
@@ -63,7 +67,7 @@ class Answers:
         if not self._port.quiet:
             for n, call in enumerate(calls):
                 # The row of the message is written with its first call, before any tool starts.
-                await self._emit(f"call/{n}", ToolCallEvent(call=call), message if n == 0 else None)
+                await self._tell(f"call/{n}", ToolCallEvent(call=call), message if n == 0 else None)
         if refusal is not None:
             return self._answered(
                 [await self._landed(step, n, call, refused(call, refusal)) for n, call in enumerate(calls)]
@@ -143,7 +147,7 @@ class Answers:
             id=f"{self._port.turn_id}/{step}/{n + 1}",
         )
         if not self._port.quiet:
-            await self._emit(f"tool/{n}", ToolResultEvent(result=result), message)
+            await self._tell(f"tool/{n}", ToolResultEvent(result=result), message)
         return call, reply, message
 
     async def _run(self, step: int, n: int, call: ToolCall) -> ToolReply:

@@ -8,12 +8,28 @@ from typing import Any
 from playhead.events import Attempt, Event, LiveEvent, ReasoningDelta, TextDelta, ToolProgress
 from playhead.ids import new_id, now_ms
 from playhead.port import Port
-from playhead.types import AssistantMessage, LLMResult
+from playhead.types import AssistantMessage, ChatMessage, LLMResult
 
 logger = logging.getLogger("playhead")
 
 # Past this many unread deltas a slow reader gets its neighbours merged.
 _MERGE_ABOVE = 1_000
+
+
+class Teller:
+    """Stamps a run's events and hands them to its port, with the message each one stands for."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self.step = 0
+
+    async def __call__(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
+        if self._port.quiet:
+            return
+        event.run_id = self._port.run_id
+        event.step = self.step
+        event.at = now_ms()
+        await self._port.emit(f"{self.step}/{key}", event, message)
 
 
 class Deltas:

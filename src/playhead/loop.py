@@ -12,9 +12,8 @@ from typing import Any
 
 from playhead.answers import NOT_RUN, Answered, Answers
 from playhead.asking import Asking, System, with_attempts
-from playhead.deltas import Deltas, EventQueue
+from playhead.deltas import Deltas, EventQueue, Teller
 from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, StepStart, UserMessageEvent
-from playhead.ids import now_ms
 from playhead.limits import NOT_RUN_FOR_LIMIT, Limits
 from playhead.llm.base import AgentLLM
 from playhead.llm.records import total_usage
@@ -162,15 +161,16 @@ class _Run:
         self.asks = 0
         self.output: Any = None
         self.deltas = Deltas(port)
+        self.tell = Teller(port)
         system = loop.system if isinstance(loop.system, str) else ""
         self.limits = Limits(loop.options, loop.tools.to_tool_schemas(), system)
         run = (port, self.deltas, context, self.limits, loop.judge)
         self.asking = Asking(loop.llm, loop.tools, loop.system, loop.options, run)
-        self.answers = Answers(port, loop.tools, loop.options, self.deltas, context, self.emit)
+        self.answers = Answers(port, loop.tools, loop.options, self.deltas, context, self.tell)
 
     async def carry_out(self) -> AgentRunResult:
         self.messages = list(await self.port.history())
-        await self.emit("start", RunStart(turn_id=self.port.turn_id))
+        await self.tell("start", RunStart(turn_id=self.port.turn_id))
         answered = await self.answers.to_open(self.messages)
         ended = await self.after(answered)
         if ended is not None:
@@ -179,11 +179,13 @@ class _Run:
             if self.port.stopping():
                 return await self.finish("cancelled")
             self.index += 1
+            self.tell.step = self.index
             ended = await self.step()
             if ended is not None:
                 return ended
         if self.options.wrap_up and not self.port.stopping():
             self.index += 1
+            self.tell.step = self.index
             ended = await self.step(closing=True)
             if ended is not None and ended.finish_reason in ("error", "cancelled"):
                 return ended
@@ -193,12 +195,12 @@ class _Run:
         """One model call and its tools. The result, if the run ends here."""
         quiet = self.port.quiet
         if not quiet:
-            await self.emit("step", StepStart())
+            await self.tell("step", StepStart())
         ask = partial(self.asking.ask, self.index, self.messages, self.steps, closing)
         reply = await self.port.step(f"{self.index}/model", ModelReply, ask)
         if reply.steer:
             for n, steer in enumerate(reply.steer):
-                await self.emit(f"steer/{n}", UserMessageEvent(message=steer), steer)
+                await self.tell(f"steer/{n}", UserMessageEvent(message=steer), steer)
             self.add(*reply.steer)
         if reply.result is None:
             if reply.cancelled:
@@ -215,7 +217,7 @@ class _Run:
             answered = await self.answers.to(message, self.index, self.refusal(result, closing))
         step = self.close_step(result, answered.messages if answered else ())
         if not quiet:
-            await self.emit("end", StepEnd(result=step), None if message.tool_calls else message)
+            await self.tell("end", StepEnd(result=step), None if message.tool_calls else message)
         ended = await self.after(answered) if answered else None
         if ended is not None:
             return ended
@@ -292,7 +294,7 @@ class _Run:
             return await self.finish("error", text[:_MAX_ERROR], "output_mismatch")
         self.asks += 1
         ask = UserMessage(complaint, id=f"{self.port.turn_id}/{self.index}/ask")
-        await self.emit("ask", UserMessageEvent(message=ask), ask)
+        await self.tell("ask", UserMessageEvent(message=ask), ask)
         self.add(ask)
         return None
 
@@ -317,20 +319,12 @@ class _Run:
             pending=tuple(pending),
             output=self.output,
         )
-        await self.emit("run_end", (RunPaused if reason == "paused" else RunEnd)(result=result))
+        await self.tell("run_end", (RunPaused if reason == "paused" else RunEnd)(result=result))
         return result
 
     def add(self, *messages: ChatMessage) -> None:
         self.messages.extend(messages)
         self.new.extend(messages)
-
-    async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
-        if self.port.quiet:
-            return
-        event.run_id = self.port.run_id
-        event.step = self.index
-        event.at = now_ms()
-        await self.port.emit(f"{self.index}/{key}", event, message)
 
 
 def _messages(input: str | Sequence[ChatMessage]) -> tuple[Sequence[ChatMessage], Sequence[ChatMessage]]:
