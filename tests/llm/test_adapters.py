@@ -27,6 +27,9 @@ from playhead.testing import (
     openai_text,
     reply_bytes,
     reply_json,
+    responses_calls,
+    responses_sse,
+    responses_text,
     sse,
     stream,
 )
@@ -67,7 +70,7 @@ class Wire:
     sse: Callable[..., Reply]
 
     def llm(self, server: FakeProvider) -> AgentLLM:
-        base = f"{server.url}/v1" if self.provider == "openai-compatible" else server.url
+        base = f"{server.url}/v1" if self.provider.startswith("openai") else server.url
         return connect(self.provider, "fake-model", KEY, base)
 
     def system(self, request: Request) -> str | None:
@@ -77,6 +80,8 @@ class Wire:
             text = parts[0].get("text")
         elif self.provider == "anthropic":
             text = body["system"][0]["text"] if "system" in body else None
+        elif self.provider == "openai-responses":
+            text = body.get("instructions")
         else:
             first = body["messages"][0]
             text = first["content"] if first["role"] == "system" else None
@@ -88,6 +93,8 @@ class Wire:
             return tool["functionDeclarations"][0]["parameters"]
         if self.provider == "anthropic":
             return tool["input_schema"]
+        if self.provider == "openai-responses":
+            return tool["parameters"]
         return tool["function"]["parameters"]
 
     def tool_ids(self, request: Request) -> list[str]:
@@ -100,15 +107,18 @@ class Wire:
                 block for m in request.json["messages"] if m["role"] == "user" for block in m["content"]
             ]
             return [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+        if self.provider == "openai-responses":
+            return [i["call_id"] for i in request.json["input"] if i.get("type") == "function_call_output"]
         return [m["tool_call_id"] for m in request.json["messages"] if m["role"] == "tool"]
 
 
 OPENAI = Wire("openai-compatible", openai_text, openai_calls, openai_sse)
 GEMINI = Wire("gemini", gemini_text, gemini_calls, gemini_sse)
 ANTHROPIC = Wire("anthropic", anthropic_text, anthropic_calls, anthropic_sse)
+RESPONSES = Wire("openai-responses", responses_text, responses_calls, responses_sse)
 
 
-@pytest.fixture(params=[OPENAI, GEMINI, ANTHROPIC], ids=lambda wire: wire.provider)
+@pytest.fixture(params=[OPENAI, GEMINI, ANTHROPIC, RESPONSES], ids=lambda wire: wire.provider)
 def wire(request: pytest.FixtureRequest) -> Wire:
     assert isinstance(request.param, Wire)
     return request.param
@@ -215,7 +225,10 @@ async def test_limits_are_sent_together(wire: Wire) -> None:
     body = requests[0].json
     config = body.get("generationConfig", body)
     assert config["temperature"] == 0.5
-    assert config.get("maxOutputTokens", config.get("max_tokens")) == 77
+    limits = [
+        config[name] for name in ("maxOutputTokens", "max_tokens", "max_output_tokens") if name in config
+    ]
+    assert limits == [77]
 
 
 async def test_the_history_is_never_mutated(wire: Wire, streaming: bool) -> None:

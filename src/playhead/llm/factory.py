@@ -17,6 +17,12 @@ def _openai_compatible(
     return OpenAICompatible(model, api_key, base_url, profile=profile)
 
 
+def _openai_responses(model: str, api_key: str, base_url: str | None) -> AgentLLM:
+    from playhead.llm.openai_responses import OpenAIResponses
+
+    return OpenAIResponses(model, api_key, base_url)
+
+
 def _gemini(model: str, api_key: str, base_url: str | None) -> AgentLLM:
     from playhead.llm.gemini import Gemini
 
@@ -37,6 +43,7 @@ def _mock(model: str, api_key: str, base_url: str | None) -> AgentLLM:
 
 _MAKERS: dict[str, Maker] = {
     "openai-compatible": _openai_compatible,
+    "openai-responses": _openai_responses,
     "gemini": _gemini,
     "anthropic": _anthropic,
     "mock": _mock,

@@ -270,12 +270,14 @@ def error_in(error: JsonObject | str) -> LLMError:
     return error_of(int(str(code)) if str(code).isdigit() else 500, error, None)
 
 
-def error_of(status: int, error: JsonObject | str | None, retry_after: float | None) -> LLMError:
+def error_of(
+    status: int, error: JsonObject | str | None, retry_after: float | None, provider: str = KEY
+) -> LLMError:
     """Return the error of a refusal."""
     said = error if isinstance(error, str) else str((error or {}).get("message") or "")
     code = "" if not isinstance(error, dict) else f"{error.get('code')} {error.get('type')}"
     text = f"{code} {said}".lower()
-    return error_for(KEY, status, _kind(text), retry_after, said)
+    return error_for(provider, status, _kind(text), retry_after, said)
 
 
 def _kind(text: str) -> str:
@@ -283,6 +285,6 @@ def _kind(text: str) -> str:
         return "quota"
     if any(word in text for word in ("context_length", "context length", "maximum context", "context size")):
         return "context"
-    if "content_filter" in text or "content_policy" in text:
+    if any(word in text for word in ("content_filter", "content_policy", "invalid_prompt")):
         return "filter"
     return ""

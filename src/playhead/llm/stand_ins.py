@@ -19,6 +19,11 @@ NO_TOOL = ToolSchema("no_tool", "Does nothing. Do not call it.", [], {"type": "o
 """Declared where a history holds calls and the request offers no tools."""
 
 
+def not_shown(what: str, name: str) -> str:
+    """What stands for a part that no model of an API takes, so that the model can say so."""
+    return f"(A {what} that cannot be shown to you: {name or 'unnamed'}.)"
+
+
 def prepared(request: LLMRequest, name: str, key: Any, make: Callable[[], T]) -> T:
     """Return what `make` made for this run, made again once the tools, the schema or `key` change."""
     held: tuple[Any, Any, Any, T] | None = request.memo.get(name)

@@ -22,6 +22,7 @@ from playhead.testing.replies import (
     sse,
     stream,
 )
+from playhead.testing.responses import responses_calls, responses_sse, responses_text
 
 __all__ = [
     "Answer",
@@ -47,6 +48,9 @@ __all__ = [
     "reply_bytes",
     "reply_html",
     "reply_json",
+    "responses_calls",
+    "responses_sse",
+    "responses_text",
     "split",
     "sse",
     "stream",
