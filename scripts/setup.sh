@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Make .venv ready: `setup.sh demo` with what the demo needs, `setup.sh dev` with everything.
+# `setup.sh any-llm` makes .venv-any-llm beside it, for the tests of that extra; they call it themselves.
 # A second call finds its stamp and ends at once. PYTHON=/path/to/python chooses the interpreter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-what=${1:?usage: setup.sh demo|dev}
+what=${1:?usage: setup.sh demo|dev|any-llm}
 lock=requirements/$what.txt
 python=.venv/bin/python
 unfinished=.venv/unfinished
@@ -92,6 +93,26 @@ install_debian_packages() {
     say "The tests that look at the page in a browser need a command named chromium and will fail without it."
 }
 
+make_any_llm() { # the project itself is not installed there: its tests put src on the path
+    local venv=.venv-any-llm made
+    if cat <(echo "$PWD") "$lock" | cmp -s - "$venv/stamp" && "$venv/bin/python" -c '' 2>/dev/null; then
+        return
+    fi
+    say "making $venv with $(grep -c '==' "$lock") locked Python packages"
+    made=$(mktemp -d "$venv.XXXXXX")
+    trap "rm -rf '$made'" EXIT
+    "$python" -m venv --without-pip "$made"
+    "$python" -m pip --python "$made/bin/python" --disable-pip-version-check --no-input \
+        install --quiet --quiet --no-compile --require-hashes -r "$lock" || die "pip could not install $lock (see above)"
+    cat <(echo "$PWD") "$lock" >"$made/stamp"
+    rm -rf "$venv"
+    mv "$made" "$venv" # whole or not at all
+}
+
+if [ "$what" = any-llm ]; then
+    make_any_llm
+    exit
+fi
 if ! is_ready "$what" && { [ "$what" = dev ] || ! is_ready dev; }; then
     install_python_packages
 fi

@@ -35,6 +35,12 @@ def _anthropic(model: str, api_key: str, base_url: str | None) -> AgentLLM:
     return Anthropic(model, api_key, base_url)
 
 
+def _any_llm(model: str, api_key: str, base_url: str | None) -> AgentLLM:
+    from playhead.llm.any_llm import AnyLLM
+
+    return AnyLLM(model, api_key, base_url)
+
+
 def _mock(model: str, api_key: str, base_url: str | None) -> AgentLLM:
     from playhead.llm.mock import MockLLM
 
@@ -46,6 +52,7 @@ _MAKERS: dict[str, Maker] = {
     "openai-responses": _openai_responses,
     "gemini": _gemini,
     "anthropic": _anthropic,
+    "any-llm": _any_llm,
     "mock": _mock,
 }
 

@@ -43,6 +43,7 @@ class _Choice(msgspec.Struct):
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -84,7 +85,7 @@ class OpenAIReader:
     ) -> None:
         self._assembly = assembly
         self._model = model
-        self._server = server
+        self.server = server
         self._names = names
         self._think = ThinkSplitter(think_prefilled)
         self._finish: str | None = None
@@ -219,7 +220,7 @@ class OpenAIReader:
         other = self._finish and map_finish_reason(self._finish) == "other"
         if not (extras or self._reasoning_field or self._details or self._unknown_parts or other):
             return {}
-        kept: JsonObject = {"server": self._server}
+        kept: JsonObject = {"server": self.server}
         if self._reasoning_field:
             kept["reasoningField"] = self._reasoning_field
         if self._details:
@@ -248,6 +249,7 @@ def map_usage(usage: _Usage | None) -> Usage:
         _count(usage.completion_tokens),
         _count(prompt.cached_tokens if prompt else None),
         _count(completion.reasoning_tokens if completion else None),
+        cache_write_tokens=_count(prompt.cache_write_tokens if prompt else None),
     )
 
 
