@@ -25,7 +25,9 @@ from playhead.llm.call import call
 from playhead.llm.codecs import real_names, safe64, wire_name
 from playhead.llm.history import EncodedHistory, EncodeGroup, Group
 from playhead.llm.object_schema import object_schema
-from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, NO_TOOL, prepared
+from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, NO_TOOL, not_shown, prepared
+from playhead.llm.strict_schema import has_open_objects
+from playhead.llm.structured import OutputWay
 from playhead.types import (
     AssistantMessage,
     AudioPart,
@@ -89,6 +91,7 @@ class Anthropic:
         self.thinking = thinking
         self.send_thinking = True
         self.send_temperature = True
+        self.native_output = True
         self.url = f"{base}/v1/messages"
         self._headers = {
             "Content-Type": "application/json",
@@ -112,6 +115,15 @@ class Anthropic:
 
     def can_stream(self, request: LLMRequest) -> bool:
         return True
+
+    def output_way(self, request: LLMRequest) -> OutputWay:
+        # https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations:
+        # no recursion, and closed objects only.
+        schema = request.output_schema or {}
+        if self.native_output and "$defs" not in schema and not has_open_objects(schema):
+            return OutputWay("json_schema")
+        # Without other tools it would be forced, which thinking does not go with.
+        return OutputWay("prompt" if self.thinking is not None and not request.tools else "tool")
 
     # ------------------------------------------------------------ request
 
@@ -326,7 +338,7 @@ def convert_part(part: ContentPart) -> list[JsonObject]:
         plain = {"type": "text", "media_type": "text/plain", "data": text}
         return [{"type": "document", "source": plain, **title}]
     what = "sound" if isinstance(part, AudioPart) else "picture" if picture else "file"
-    return _text_blocks(f"(A {what} that cannot be shown to you: {part.name or kind or 'unnamed'}.)")
+    return _text_blocks(not_shown(what, part.name or kind))
 
 
 def _text_blocks(text: str) -> list[JsonObject]:

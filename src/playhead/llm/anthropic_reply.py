@@ -337,10 +337,14 @@ _KINDS = (
     ("filter", ("content filtering policy",)),
 )
 # What the adapter may leave out from then on. Newer models take no temperature; thinking that was
-# made elsewhere, or that a proxy touched, is refused for ever, and a history is better without it.
+# made elsewhere, or that a proxy touched, is refused for ever, and a history is better without it. Older
+# models, and some servers, have no `output_config`.
 # https://platform.claude.com/docs/en/about-claude/models/migration-guide,
 # anthropics/anthropic-sdk-python#1598
 _REPAIRS: tuple[tuple[str, JsonObject], ...] = (
+    ("output_config", {"native_output": False}),
+    ("output format", {"native_output": False}),
+    ("structured output", {"native_output": False}),
     ("temperature", {"send_temperature": False}),
     ("`signature`", {"send_thinking": False}),
     ("cannot be modified", {"send_thinking": False}),

@@ -13,7 +13,7 @@ from playhead.llm.arguments import make_call
 from playhead.types import AssistantMessage, JsonObject, StopReason, ToolCall
 
 # Half of a surrogate pair: only the lenient decoder lets one through.
-_HALF = re.compile("[\ud800-\udfff]")
+HALF = re.compile("[\ud800-\udfff]")
 
 
 class _OpenCall:
@@ -63,8 +63,8 @@ class Assembly:
 
     def text(self, text: str) -> None:
         """Take more of the answer. Half a surrogate pair is held until the other half is there."""
-        if self._half or not (text.isascii() or _HALF.search(text) is None):
-            text, self._half = _whole_pairs(self._half + text)
+        if self._half or not (text.isascii() or HALF.search(text) is None):
+            text, self._half = whole_pairs(self._half + text)
             if not text:
                 return
         self._text.append(text)
@@ -73,8 +73,8 @@ class Assembly:
 
     def reasoning(self, text: str) -> None:
         """Take more of the reasoning. Half a surrogate pair is held here, too."""
-        if self._half_thought or not (text.isascii() or _HALF.search(text) is None):
-            text, self._half_thought = _whole_pairs(self._half_thought + text)
+        if self._half_thought or not (text.isascii() or HALF.search(text) is None):
+            text, self._half_thought = whole_pairs(self._half_thought + text)
             if not text:
                 return
         self._reasoning.append(text)
@@ -173,7 +173,7 @@ class Assembly:
             self._emit(ToolCallDelta(call.id, arguments))
 
 
-def _whole_pairs(text: str) -> tuple[str, str]:
+def whole_pairs(text: str) -> tuple[str, str]:
     """Return the text with its surrogate pairs joined, and a first half that is left at its end."""
     half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
     body = text[: len(text) - len(half)]
@@ -181,7 +181,7 @@ def _whole_pairs(text: str) -> tuple[str, str]:
 
 
 def _whole(text: str) -> str:
-    if text.isascii() or _HALF.search(text) is None:
+    if text.isascii() or HALF.search(text) is None:
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -26,6 +26,7 @@ from playhead.errors import (
 )
 from playhead.events import EmitDelta
 from playhead.llm.sse import EventParser
+from playhead.llm.structured import OutputWay, Shaped
 from playhead.types import LLMRequest, LLMResult
 
 _ERROR_BODY = 64 * 1024
@@ -56,10 +57,16 @@ class Dialect(Protocol):
     def parse_response(self, request: LLMRequest, body: bytes, emit: EmitDelta | None) -> LLMResult: ...
     def reader(self, request: LLMRequest, emit: EmitDelta) -> StreamReader: ...
     def map_error(self, status: int, body: bytes, retry_after: float | None) -> LLMError: ...
+    def output_way(self, request: LLMRequest) -> OutputWay: ...
 
 
 async def call(dialect: Dialect, request: LLMRequest, emit: EmitDelta | None) -> LLMResult:
     """Make one call. Raises an `LLMError` with the provider's name."""
+    shaped = None
+    take = emit
+    if request.output_schema is not None:
+        shaped = Shaped(request, emit, dialect.output_way, dialect)
+        request, take = shaped.request, shaped.emit
     stream = emit is not None and dialect.can_stream(request)
     started = perf_counter()
     try:
@@ -67,16 +74,18 @@ async def call(dialect: Dialect, request: LLMRequest, emit: EmitDelta | None) ->
         try:
             if response.status != 200:
                 raise await _refused(dialect, response)
-            if emit is not None and stream and response.content_type != "application/json":
+            if take is not None and stream and response.content_type != "application/json":
                 wait = request.first_token_timeout
-                result = await _read_stream(dialect.reader(request, emit), response, wait)
+                result = await _read_stream(dialect.reader(request, take), response, wait)
             else:
-                result = dialect.parse_response(request, await response.read(), emit)
+                result = dialect.parse_response(request, await response.read(), take)
         finally:
             response.close()
     except LLMError as error:
         error.provider = error.provider or dialect.provider
         raise
+    if shaped is not None:
+        result = shaped.result(result)
     latency = round((perf_counter() - started) * 1000)
     return replace(result, provider=dialect.provider, latency_ms=latency)
 

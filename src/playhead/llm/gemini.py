@@ -6,6 +6,7 @@ The API wants turns that alternate, each as one content; the results of all call
 call order, with nothing else in it; no empty part; and its signatures back byte for byte, in place.
 """
 
+import copy
 import hashlib
 import re
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ from playhead.llm.gemini_schema import convert_schema
 from playhead.llm.history import EncodedHistory, Group
 from playhead.llm.object_schema import object_schema
 from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, prepared
+from playhead.llm.strict_schema import has_open_objects
+from playhead.llm.structured import OutputWay
 from playhead.types import (
     AssistantMessage,
     ChatMessage,
@@ -48,6 +51,9 @@ Source: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 
 # kaitranntt/ccs#25
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
+# https://ai.google.dev/gemini-api/docs/tool-combination, TanStack/ai#605: since Gemini 3, an answer can
+# have a schema while functions are offered. Models before it refuse that (googleapis/python-genai#867).
+_OUTPUT_BESIDE_TOOLS = re.compile(r"gemini-([3-9]|[1-9]\d)")
 _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(/|$)")
 _encode = msgspec.json.Encoder().encode
 _GO_ON = _encode({"role": "user", "parts": [{"text": GO_ON}]})
@@ -72,6 +78,7 @@ class Gemini:
             base += "/v1beta"
         self.model = model.removeprefix("models/")
         self.url = f"{base}/models/{quote(self.model, safe='')}"
+        self.output_beside_tools = _OUTPUT_BESIDE_TOOLS.match(self.model) is not None
         # The key goes in a header: a query string ends up in logs and errors.
         self._headers = {"Content-Type": "application/json", "x-goog-api-key": api_key}
         self._server = http.where(base)
@@ -82,8 +89,20 @@ class Gemini:
         """One call of the model. Raises `LLMError`; never retries."""
         return await call(self, request, emit)
 
+    def repaired(self, change: JsonObject) -> "Gemini":
+        """Return the same model, without what it refused: the `repair` of an error."""
+        other = copy.copy(self)
+        vars(other).update(change)
+        return other
+
     def can_stream(self, request: LLMRequest) -> bool:
         return True
+
+    def output_way(self, request: LLMRequest) -> OutputWay:
+        open_ended = _open_ended(request.output_schema or {})
+        if request.tools and (open_ended or not self.output_beside_tools):
+            return OutputWay("prompt" if open_ended else "tool")
+        return OutputWay("json_object" if open_ended else "json_schema")
 
     # ------------------------------------------------------------ request
 
@@ -205,10 +224,16 @@ def convert_options(request: LLMRequest) -> JsonObject:
         generation["temperature"] = request.temperature
     if request.output_schema is not None:
         generation["responseMimeType"] = "application/json"
-        generation["responseSchema"] = convert_schema(request.output_schema)
+        if not _open_ended(request.output_schema):
+            generation["responseSchema"] = convert_schema(request.output_schema)
     if generation:
         fields["generationConfig"] = generation
     return fields
+
+
+def _open_ended(schema: JsonObject) -> bool:
+    """Is there something in it that the subset has no words for, so that it would stay empty?"""
+    return "$defs" in schema or has_open_objects(schema)
 
 
 def convert_tools(tools: Sequence[ToolSchema], forced: bool = False) -> list[JsonObject]:

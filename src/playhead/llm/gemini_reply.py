@@ -155,7 +155,7 @@ class GeminiReader:
         # The id is ours from here on; the provider's own is kept as it came, beside it.
         id = called.get("id") if isinstance(called.get("id"), str) else None
         raw = called.get("args")
-        arguments = raw if isinstance(raw, str) else json.dumps(raw) if raw else ""
+        arguments = raw if isinstance(raw, str) else _json(raw) if raw else ""
         known = id if id and id not in self._ids else new_id()
         self._ids.append(known)
         self._assembly.call(None, known, str(called.get("name") or ""), arguments, whole=True)
@@ -201,6 +201,13 @@ class GeminiReader:
         if self._said:
             error.add_note(f"Gemini said: {self._said[:200]}")
         return error
+
+
+def _json(value: Any) -> str:
+    try:
+        return _encode(value).decode()
+    except ValueError:  # half a character, as only the lenient decoder lets through
+        return json.dumps(value)
 
 
 def decode_chunks(body: bytes) -> Sequence[bytes]:
@@ -279,4 +286,7 @@ def error_of(status: int, error: JsonObject | str, retry_after: float | None) ->
         delay = str(detail.get("retryDelay", "")).removesuffix("s")
         if delay.replace(".", "", 1).isdigit():
             retry_after = float(delay)
-    return error_for(KEY, status, kind, retry_after, said)
+    mapped = error_for(KEY, status, kind, retry_after, said)
+    if mapped.code == "bad_request" and "response mime type" in text:
+        mapped.repair = {"output_beside_tools": False}
+    return mapped

@@ -5,6 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/chat. What servers differ
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from playhead.llm.openai_reply import KEY, OpenAIReader, error_of
 from playhead.llm.profiles import Profile
 from playhead.llm.servers import DEFAULT_BASE_URL, profile_for
 from playhead.llm.stand_ins import GO_ON, NO_TEXT, NO_TOOL
+from playhead.llm.strict_schema import strict_schema
+from playhead.llm.structured import OutputWay
 from playhead.types import (
     AssistantMessage,
     AudioPart,
@@ -86,6 +89,13 @@ class OpenAICompatible:
     def can_stream(self, request: LLMRequest) -> bool:
         return self.profile.stream_tools or not request.tools
 
+    def output_way(self, request: LLMRequest) -> OutputWay:
+        form = self.profile.output
+        if request.tools and form in ("json_schema", "json_object") and not self.profile.output_beside_tools:
+            return OutputWay("tool")
+        told = form == "json_schema" and not _strict(request.output_schema or {}, self.profile)
+        return OutputWay(form, told)
+
     # ------------------------------------------------------------ request
 
     def build_request(self, request: LLMRequest, stream: bool) -> http.HttpRequest:
@@ -130,11 +140,7 @@ class OpenAICompatible:
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.output_schema is not None:
-            schema = _schema(request.output_schema, profile)
-            fields["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"name": "output", "schema": schema},
-            }
+            fields["response_format"] = response_format(request.output_schema, profile)
         if stream:
             fields["stream"] = True
             if profile.usage_in_stream:
@@ -264,7 +270,7 @@ class OpenAICompatible:
             return {"max_tokens_field": both[profile.max_tokens_field]}
         if "tool_choice" in said and profile.tool_choice != "none":
             return {"tool_choice": "none"}
-        return None
+        return _weaker_output(said, profile)
 
 
 def convert_tools(tools: Sequence[ToolSchema], profile: Profile) -> list[JsonObject]:
@@ -280,6 +286,34 @@ def convert_tools(tools: Sequence[ToolSchema], profile: Profile) -> list[JsonObj
         }
         for tool in tools
     ]
+
+
+_WEAKER: JsonObject = {"json_schema": "json_object", "json_object": "prompt"}
+
+
+def _weaker_output(said: str, profile: Profile) -> JsonObject | None:
+    """Return the change for a form of answer that the server, or this model on it, does not take."""
+    words = ("response_format", "response format", "json_schema", "json_object", "json mode")
+    if profile.output == "tool" and re.search(r"not support\w* (tools?|function)", said.lower()):
+        return {"output": "prompt"}
+    if profile.output not in _WEAKER or not any(word in said.lower() for word in words):
+        return None
+    if profile.output_beside_tools and re.search(r"\b(tools?|function)\b", said.lower()):
+        return {"output_beside_tools": False}
+    return {"output": _WEAKER[profile.output]}
+
+
+def response_format(schema: JsonObject, profile: Profile) -> JsonObject:
+    """Return the field that asks for JSON, and for a schema where the profile has that."""
+    if profile.output == "json_object":
+        return {"type": "json_object"}
+    strict = _strict(schema, profile)
+    named: JsonObject = {"name": "output", "schema": strict or _schema(schema, profile)}
+    return {"type": "json_schema", "json_schema": {**named, "strict": True} if strict else named}
+
+
+def _strict(schema: JsonObject, profile: Profile) -> JsonObject | None:
+    return strict_schema(schema) if profile.output_strict else None
 
 
 def _schema(schema: JsonObject, profile: Profile) -> JsonObject:

@@ -13,6 +13,7 @@ import msgspec
 
 from playhead.errors import ConfigError
 from playhead.http import where
+from playhead.llm.structured import OutputForm
 
 Evidence = Literal["default", "documented", "measured"]
 
@@ -43,6 +44,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
         needs_tools_with_tool_history: a request may hold calls and results only if it offers tools.
         lenient_arguments: arguments may be followed by other text, which is cut off.
         think_prefilled: the chat template opened `<think>` already, so text begins inside it.
+        output: how an answer in the form of a schema is asked for: by `response_format` with the
+            schema, by `response_format` for any JSON, by a tool that takes the answer, or by the
+            instructions alone.
+        output_beside_tools: `response_format` is taken together with tools, and does not keep the
+            model from calling them. Otherwise the tool is used where there are tools.
+        output_strict: the server shows the schema to the model and holds it to it (`strict`).
+            Without, the schema stands in the instructions as well.
     """
 
     name: str
@@ -63,6 +71,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_
     needs_tools_with_tool_history: bool = False
     lenient_arguments: bool = False
     think_prefilled: bool = False
+    output: OutputForm = "prompt"
+    output_beside_tools: bool = False
+    output_strict: bool = False
 
 
 DEFAULT = Profile(name="default")

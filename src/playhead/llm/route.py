@@ -34,6 +34,7 @@ from playhead.ids import new_id
 from playhead.llm.arguments import make_call
 from playhead.llm.call import call
 from playhead.llm.lenient import decode_lenient
+from playhead.llm.structured import OutputWay
 from playhead.types import AgentContext, AssistantMessage, JsonObject, LLMRequest, LLMResult, ToolCall, Usage
 
 _WHO = "The chat route"
@@ -95,6 +96,10 @@ class RouteLLM:
 
     def can_stream(self, request: LLMRequest) -> bool:
         return True
+
+    def output_way(self, request: LLMRequest) -> OutputWay:
+        # The instructions are the server's. What does not fit is complained of in the conversation.
+        return OutputWay("prompt")
 
     def build_request(self, request: LLMRequest, stream: bool) -> http.HttpRequest:
         body = [b'{"messages":[', b",".join(map(message_bytes, request.messages)), b"]"]

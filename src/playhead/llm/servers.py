@@ -26,6 +26,13 @@ _ALL: tuple[Profile, ...] = (
         max_tokens_field="max_completion_tokens",
         # vercel/ai#5171: an id of more than 40 characters, made elsewhere, is refused.
         id_codec="short40",
+        # https://github.com/openai/openai-python/blob/main/src/openai/types/chat/completion_create_params.py
+        # Models that have it not (before gpt-4o) refuse it, and are asked otherwise then.
+        output="json_schema",
+        # TanStack/ai#605: the schema holds for the last answer, and calls come before it.
+        output_beside_tools=True,
+        # https://github.com/openai/openai-python/blob/main/src/openai/types/shared_params/response_format_json_schema.py
+        output_strict=True,
     ),
     Profile(
         name="azure",
@@ -38,10 +45,15 @@ _ALL: tuple[Profile, ...] = (
         max_tokens_field="max_completion_tokens",
         # BerriAI/litellm#11392: an id of more than 40 characters, made elsewhere, is refused.
         id_codec="short40",
+        # https://learn.microsoft.com/en-us/azure/ai-services/openai/how-to/structured-outputs
+        output="json_schema",
+        # https://learn.microsoft.com/en-us/azure/ai-services/openai/how-to/structured-outputs
+        output_strict=True,
     ),
     # Usage comes in every stream, and the option for it has no effect:
     # https://openrouter.ai/docs/cookbook/administration/usage-accounting
     # Ids stay as they are, since entries of `reasoning_details` may refer to them.
+    # A schema beside tools is for some of its models only (TanStack/ai#836).
     Profile(
         name="openrouter",
         evidence="documented",
@@ -55,6 +67,8 @@ _ALL: tuple[Profile, ...] = (
         tool_choice="named",
         # https://openrouter.ai/docs/guides/features/tool-calling: every request with results has tools.
         needs_tools_with_tool_history=True,
+        # https://openrouter.ai/docs/guides/features/structured-outputs
+        output="json_schema",
     ),
     # Reasoning is never sent back: both of its fields are refused (janhq/jan#8136, karthink/gptel#774).
     Profile(
@@ -66,6 +80,9 @@ _ALL: tuple[Profile, ...] = (
         usage_in_stream=True,
         # groq/groq-python#175: `max_tokens` is deprecated.
         max_tokens_field="max_completion_tokens",
+        # https://console.groq.com/docs/structured-outputs: a schema goes with neither streaming nor
+        # tools (jgravelle/GroqApiLibrary#33), and JSON of any kind not with tools (vercel/ai#16540).
+        output="tool",
     ),
     Profile(
         name="deepseek",
@@ -78,6 +95,8 @@ _ALL: tuple[Profile, ...] = (
         tool_choice="none",
         # https://api-docs.deepseek.com/api/create-chat-completion
         usage_in_stream=True,
+        # https://api-docs.deepseek.com/guides/json_mode: a schema is refused (ItzCrazyKns/Vane#969).
+        output="json_object",
     ),
     # Unknown fields are refused: `max_completion_tokens` (editor-code-assistant/eca#231) and
     # `reasoning_content` (charmbracelet/crush#1590).
@@ -90,9 +109,15 @@ _ALL: tuple[Profile, ...] = (
         tool_choice="named",
         # anomalyco/opencode#1680
         id_codec="alnum9",
+        # https://docs.mistral.ai/capabilities/structured-output/custom_structured_output/
+        output="json_schema",
+        # https://docs.mistral.ai/capabilities/structured-output/custom_structured_output/
+        output_strict=True,
     ),
     # Null content without calls is refused, and `max_completion_tokens` is not read:
     # https://github.com/ollama/ollama/blob/main/openai/openai.go
+    # Held to a schema, a model cannot call tools (ollama/ollama#11185), and it is not shown the schema
+    # (ollama/ollama#8162).
     Profile(
         name="ollama",
         evidence="documented",
@@ -104,6 +129,8 @@ _ALL: tuple[Profile, ...] = (
         tool_choice="none",
         # https://github.com/ollama/ollama/blob/main/docs/api/openai-compatibility.mdx
         usage_in_stream=True,
+        # https://github.com/ollama/ollama/blob/main/docs/capabilities/structured-outputs.mdx
+        output="json_schema",
     ),
     Profile(
         name="vllm",
@@ -122,9 +149,14 @@ _ALL: tuple[Profile, ...] = (
         usage_in_stream=True,
         # vllm-project/vllm#48975
         lenient_arguments=True,
+        # https://github.com/vllm-project/vllm/blob/main/docs/features/structured_outputs.md: better with the
+        # schema in the prompt.
+        # Beside tools it keeps the model from calling them (vllm-project/vllm#39929).
+        output="json_schema",
     ),
     # A named tool (lmstudio-ai/lmstudio-bug-tracker#670) and null content
-    # (lmstudio-ai/lmstudio-bug-tracker#261) are refused, as the defaults have it.
+    # (lmstudio-ai/lmstudio-bug-tracker#261) are refused, as the defaults have it. With a schema, the
+    # answer of a model that thinks may come as its thoughts (lmstudio-ai/lmstudio-bug-tracker#1698).
     Profile(
         name="lm-studio",
         evidence="documented",
@@ -148,16 +180,28 @@ _ALL: tuple[Profile, ...] = (
         usage_in_stream=True,
         # ggml-org/llama.cpp#26359: templates of Mistral refuse the server's own ids.
         id_codec="alnum9",
+        # https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md
+        # Its grammar leaves no room for calls (modelship-ai/modelship#71).
+        output="json_schema",
     ),
     # Its request has `max_tokens` and no `stream_options`, as the defaults have it:
     # https://github.com/togethercomputer/together-py/blob/main/src/together/types/chat/completion_create_params.py
-    Profile(name="together", evidence="documented"),
+    Profile(
+        name="together",
+        evidence="documented",
+        # https://docs.together.ai/docs/inference/chat/structured-outputs: the schema has to stand in the
+        # instructions as well.
+        output="json_schema",
+    ),
     # A message without content is refused, empty text is taken (langchain-ai/langchain#34140).
     Profile(
         name="xai",
         evidence="documented",
         # BerriAI/litellm#17136
         usage_in_stream=True,
+        # https://docs.x.ai/docs/guides/structured-outputs; beside tools with some models only
+        # (TanStack/ai#605).
+        output="json_schema",
     ),
     Profile(
         name="cerebras",
@@ -166,6 +210,11 @@ _ALL: tuple[Profile, ...] = (
         usage_in_stream=True,
         # https://cerebras-inference.mintlify.app/api-reference/chat-completions
         max_tokens_field="max_completion_tokens",
+        # https://inference-docs.cerebras.ai/capabilities/structured-outputs
+        # Beside tools it is refused (BerriAI/litellm#31445).
+        output="json_schema",
+        # https://inference-docs.cerebras.ai/capabilities/structured-outputs
+        output_strict=True,
     ),
     # Unknown fields are refused (liliMozi/openhanako#394).
     Profile(
@@ -173,6 +222,9 @@ _ALL: tuple[Profile, ...] = (
         evidence="documented",
         # pontus-espe/agent-sdk-go#23
         schema_dialect="openapi",
+        # https://ai.google.dev/api/compatibility
+        # Beside tools it is refused before Gemini 3 (openai/openai-agents-python#656).
+        output="json_schema",
     ),
 )
 
