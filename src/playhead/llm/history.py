@@ -82,6 +82,15 @@ class _Walk:
         elif isinstance(message, AssistantMessage):
             calls = message.tool_calls
             if calls:
+                if len(calls) == 1 and n + 1 < len(messages):
+                    # By far the usual case, worth its own lines.
+                    answer, id = messages[n + 1], calls[0].id
+                    fresh = id and id not in self._used and id not in self._earlier
+                    if fresh and isinstance(answer, ToolMessage) and answer.tool_call_id == id:
+                        self._used.add(id)
+                        self.groups.append([message, answer])
+                        self._starts.append(n)
+                        return 2
                 block = messages[n + 1 : n + 1 + len(calls)]
                 if self._in_order(calls, block):
                     self._add(n, [message, *block])

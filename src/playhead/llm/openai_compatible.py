@@ -164,10 +164,12 @@ class OpenAICompatible:
 
     def convert_group(self, group: Group, before: Group | None, after: Group | None) -> Sequence[bytes]:
         """Return the wire bytes of messages that stand together, one piece each."""
-        profile = self.profile
+        profile, key = self.profile, self._key
         if profile.merge_users and isinstance(group[0], UserMessage) and len(group) > 1:
             return [_encode(_merged([m for m in group if isinstance(m, UserMessage)]))]
-        pieces = [message.__dict__.get(self._key) or self._message_bytes(message) for message in group]
+        pieces = [message.__dict__.get(key) or self._message_bytes(message) for message in group]
+        if after is not None and not profile.needs_assistant_after_tool:
+            return pieces
         to_user = after is not None and isinstance(after[0], UserMessage)
         if profile.needs_assistant_after_tool and to_user and isinstance(group[-1], ToolMessage):
             pieces.append(b'{"role":"assistant","content":"OK."}')
