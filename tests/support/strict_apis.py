@@ -115,14 +115,14 @@ def _check_openai_assistant(message: Body, profile: Profile, issued: Issued, whe
         extra = {k: v for k, v in call.items() if k not in ("id", "type", "function")}
         refuse(not extra or extra in issued.parts, f"{where}: foreign data in a call: {extra}")
         refuse(_ID[profile.id_codec].fullmatch(call["id"]), f"{where}: id {call['id']!r}")
-        _check_name(call["function"]["name"], profile.max_tool_name, where)
+        check_name(call["function"]["name"], profile.max_tool_name, where)
         arguments = json.loads(call["function"]["arguments"])
         refuse(isinstance(arguments, dict), f"{where}: arguments are no object")
         ids.append(call["id"])
     return ids
 
 
-def _check_name(name: str, limit: int, where: str) -> None:
+def check_name(name: str, limit: int, where: str) -> None:
     refuse(re.fullmatch(r"[A-Za-z0-9_-]+", name) and len(name) <= limit, f"{where}: name {name!r}")
 
 
@@ -137,7 +137,7 @@ def _check_openai_options(body: Body, profile: Profile, has_calls: bool) -> None
     if profile.needs_tools_with_tool_history and has_calls:
         refuse(body.get("tools"), "calls in the history, and no tools")
     for tool in body.get("tools", ()):
-        _check_name(tool["function"]["name"], profile.max_tool_name, "tools")
+        check_name(tool["function"]["name"], profile.max_tool_name, "tools")
         if profile.schema_dialect == "openapi":
             check_gemini_schema(tool["function"]["parameters"])
 
@@ -298,7 +298,7 @@ def _check_anthropic_block(block: Body, issued: Issued, where: str) -> None:
         refuse(block["text"].strip(), f"{where}: text without any but white space")
     elif kind == "tool_use":
         refuse(_ID["safe64"].fullmatch(block["id"]), f"{where}: id {block['id']!r}")
-        _check_name(block["name"], 64, where)
+        check_name(block["name"], 64, where)
         refuse(isinstance(block["input"], dict), f"{where}: input is no object")
         refuse(
             set(block) <= {"type", "id", "name", "input"} or rest in issued.parts, f"{where}: foreign data"
@@ -325,7 +325,7 @@ def _check_anthropic_options(body: Body) -> None:
         refuse(block["text"].strip(), "system: blank text")
     tools = {tool["name"] for tool in body.get("tools", ())}
     for tool in body.get("tools", ()):
-        _check_name(tool["name"], 64, "tools")
+        check_name(tool["name"], 64, "tools")
         schema = tool["input_schema"]
         refuse(schema.get("type") == "object", "input_schema is no object")
         refuse(not {"anyOf", "oneOf", "allOf", "$ref"} & set(schema), "a choice at the top of input_schema")
