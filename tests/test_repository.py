@@ -75,7 +75,9 @@ def test_every_direct_requirement_is_locked_as_it_asks(
 
 def test_the_extra_all_is_every_extra_that_needs_no_environment_of_its_own() -> None:
     (everything,) = EXTRAS["all"]
-    assert sorted(re.findall(r"[a-z-]+", everything.partition("[")[2])) == sorted(set(EXTRAS) - {"all", *APART})
+    assert sorted(re.findall(r"[a-z-]+", everything.partition("[")[2])) == sorted(
+        set(EXTRAS) - {"all", *APART}
+    )
 
 
 @pytest.mark.parametrize("verb", ["demo", "test", "lint", "types", "check", "bench", "lock"])

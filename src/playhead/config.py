@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -12,11 +12,14 @@ from msgspec.structs import replace
 from playhead.errors import ConfigError
 from playhead.http import where
 from playhead.llm.base import AgentLLM
+from playhead.llm.chains import Access, ChainEntry, find_access, parse_chain
 from playhead.llm.factory import KEYLESS, PROFILED, create_llm
 from playhead.llm.profiles import Profile, profile_file, read_profile
 from playhead.llm.servers import DEFAULT_BASE_URL, chosen_profile, profile_for
 
 if TYPE_CHECKING:
+    from playhead.llm.attempts import Target
+    from playhead.llm.router import AIRouter
     from playhead.media.library import MediaLibrary
     from playhead.media.service import SpeechService
     from playhead.probe import Probe
@@ -35,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             OpenAI-compatible transcription endpoint used in place of the local engine; `speech_model`
             is then a model of that endpoint.
         hf_endpoint: `HF_ENDPOINT`, the mirror that `playhead speech prepare` downloads from.
+        chains: `AI_CHAIN_<TASK>` by task, in lower case: see `create_router`.
+        endpoints: `LLM_<ALIAS>_API_KEY`, `LLM_<ALIAS>_BASE_URL` and `LLM_<ALIAS>_PROFILE`, by name.
     """
 
     llm_provider: str | None = None
@@ -47,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     speech_base_url: str | None = None
     speech_api_key: str | None = None
     hf_endpoint: str | None = None
+    chains: Mapping[str, str] = {}
+    endpoints: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
         return f"Settings(llm_provider={self.llm_provider!r}, llm_model={self.llm_model!r}, ...)"
@@ -92,14 +99,23 @@ _NAMES = {
     "speech_api_key": "PLAYHEAD_SPEECH_API_KEY",
     "hf_endpoint": "HF_ENDPOINT",
 }
+_CHAIN = "AI_CHAIN_"
+_OF_ENDPOINT = ("_API_KEY", "_BASE_URL", "_PROFILE")
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Read the settings from the environment, or from the mapping given."""
     source = os.environ if environ is None else environ
-    values = {field: source.get(name, "").strip() or None for field, name in _NAMES.items()}
-    home = source.get("PLAYHEAD_HOME", "").strip()
-    return Settings(home=Path(home).expanduser() if home else _data_folder(source), **values)
+    said = {name: value.strip() for name, value in source.items() if value.strip()}
+    home = said.get("PLAYHEAD_HOME")
+    named = [name for name in said if name.startswith("LLM_") and name.endswith(_OF_ENDPOINT)]
+    chains = {name.removeprefix(_CHAIN).lower(): said[name] for name in said if name.startswith(_CHAIN)}
+    return Settings(
+        home=Path(home).expanduser() if home else _data_folder(source),
+        chains=chains,
+        endpoints={name: said[name] for name in named if name not in _NAMES.values()},
+        **{field: said.get(name) for field, name in _NAMES.items()},
+    )
 
 
 def connect(
@@ -140,6 +156,56 @@ def connect_with(
     if isinstance(profile, str):
         profile = chosen_profile(profile)
     return create_llm(asked.provider, asked.model, asked.api_key, asked.base_url, profile=profile)
+
+
+def router_from_environment(environ: Mapping[str, str] | None = None, **more: Any) -> "AIRouter":
+    """Return a router over the chains of `AI_CHAIN_<TASK>`; `more` goes to `AIRouter`.
+
+    See `create_router` for what a chain looks like and where keys come from.
+    """
+    return create_router(load_settings(environ), **more)
+
+
+def create_router(settings: Settings, **more: Any) -> "AIRouter":
+    """Return a router over the chains of the settings; `more` goes to `AIRouter`.
+
+    A chain is a list of `provider:model` or `alias=provider:model`. Key, address and profile of an
+    entry are `LLM_<ALIAS>_API_KEY`, `LLM_<ALIAS>_BASE_URL` and `LLM_<ALIAS>_PROFILE`, where the
+    alias is the provider's name unless given, in upper case, with `_` for what is no letter or
+    digit. An entry of the provider of `LLM_PROVIDER` that has no address of its own may leave them
+    to `LLM_API_KEY`, `LLM_BASE_URL` and `LLM_PROFILE`. Without `AI_CHAIN_CHAT`, the model of
+    `LLM_MODEL` is the chain of the task `chat`.
+
+    Raises `ConfigError` for an entry that is none, and naming all that is missing at once.
+    """
+    from playhead.llm.router import DEFAULT_TASK, AIRouter, Chain
+
+    chains = {task: parse_chain(text, f"{_CHAIN}{task.upper()}") for task, text in settings.chains.items()}
+    main = Access(settings.llm_api_key, settings.llm_base_url, settings.llm_profile)
+    entries = dict.fromkeys(entry for chain in chains.values() for entry in chain)
+    access = find_access(entries, settings.endpoints, settings.llm_provider, main)
+    targets = {entry: _target(settings, entry, access[entry]) for entry in entries}
+    made: dict[str, Chain] = {task: [targets[entry] for entry in chain] for task, chain in chains.items()}
+    if DEFAULT_TASK not in made and settings.names_llm:
+        made[DEFAULT_TASK] = [connect_with(settings)]
+    if not made:
+        raise ConfigError("No chain is set. Set AI_CHAIN_CHAT, such as openai-compatible:gpt-x, mock.")
+    return AIRouter(made, **more)
+
+
+def _target(settings: Settings, entry: ChainEntry, access: Access) -> "Target":
+    from playhead.llm.attempts import Target
+
+    profile = None
+    if entry.provider in PROFILED:
+        named, base = access.profile, access.base_url
+        profile = chosen_profile(named) if named else _measured(settings, base)
+    try:
+        llm = create_llm(entry.provider, entry.model, access.api_key or "", access.base_url, profile=profile)
+    except ConfigError as error:
+        error.add_note(f"This is the entry {entry.alias}={entry.provider}:{entry.model} of a chain.")
+        raise
+    return Target(llm, entry.alias, entry.model)
 
 
 def create_probe(
