@@ -88,6 +88,7 @@ class AgentLoop:
         inbox: Inbox | None = None,
         answers: Sequence[CallAnswer] = (),
         turn_id: str | None = None,
+        emit: Callable[[Event], Any] | None = None,
     ) -> AgentRunResult:
         """Carry out one turn.
 
@@ -98,12 +99,22 @@ class AgentLoop:
             inbox: messages put there are taken before the next model call.
             answers: to the `pending` calls of an earlier run, whose messages end the history.
             turn_id: that of the earlier run, so that both are one turn.
+            emit: takes each event as it happens, deltas included; it must not block. This costs
+                less than `stream`, which hands events over to another task.
 
         With a text as input, `messages` of the result begin with the user message made from it.
         A model failure is a result with `finish_reason "error"`, never an exception.
         """
         made, messages = _messages(input)
-        port = PlainPort(messages, cancel=cancel, inbox=inbox, answers=answers, turn_id=turn_id)
+        port = PlainPort(
+            messages,
+            on_event=emit,
+            stream=emit is not None,
+            cancel=cancel,
+            inbox=inbox,
+            answers=answers,
+            turn_id=turn_id,
+        )
         return await self.run_on(port, context=context, made=made)
 
     async def stream(

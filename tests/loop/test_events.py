@@ -2,7 +2,7 @@
 
 import pytest
 
-from playhead import (
+from playhead import Event, (
     AgentLoop,
     LLMRequest,
     LLMResult,
@@ -91,3 +91,34 @@ async def test_a_slow_reader_gets_merged_deltas_and_loses_nothing() -> None:
     texts = [e async for e in AgentLoop(Flood()).stream("hi") if isinstance(e, TextDelta)]
     assert len(texts) < 2_000
     assert "".join(e.text for e in texts) == "".join(f"{n} " for n in range(50_000))
+
+
+async def test_a_callback_takes_the_same_events_as_the_stream() -> None:
+    """Issue 4: `run(emit=)`: one path, whoever listens."""
+    script = [openai_sse(calls=[("add", {"a": 2, "b": 3})]), openai_sse("It is", " 5.")]
+    taken: list[Event] = []
+    async with FakeProvider(*script, *script) as server:
+        loop = loop_on(server)
+        result = await loop.run("what is 2 + 3?", emit=taken.append)
+        streamed = [event async for event in loop.stream("what is 2 + 3?")]
+    assert result.text == "It is 5."
+    assert [event.type for event in taken] == [event.type for event in streamed]
+
+
+@pytest.mark.parametrize("kind", ["step_start", "text_delta", "run_end"])
+async def test_a_callback_that_fails_does_not_break_the_run(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Design 4: an error in it is logged, and detaches it."""
+    taken: list[str] = []
+
+    def emit(event: Event) -> None:
+        taken.append(event.type)
+        if event.type == kind:
+            raise ZeroDivisionError
+
+    async with FakeProvider(openai_sse("fine")) as server:
+        result = await loop_on(server).run("hi", emit=emit)
+    assert result.text == "fine"
+    assert taken[-1] == kind
+    assert "ZeroDivisionError" in caplog.text
