@@ -2,8 +2,9 @@
 
 import pytest
 
-from playhead import Event, (
+from playhead import (
     AgentLoop,
+    Event,
     LLMRequest,
     LLMResult,
 )
