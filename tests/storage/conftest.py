@@ -1,15 +1,79 @@
-"""The matrix: each test of a turn store runs on every store in `STORES`."""
+"""The matrix: each test of a store runs in memory, on SQLite and on a real Postgres."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from playhead.storage.base import TurnStore
+from playhead.storage.calls import CallLog, MemoryCallLog
+from playhead.storage.engine import Database, open_database
 from playhead.storage.memory import MemoryTurnStore
+from playhead.storage.sql_calls import SQLCallLog
+from playhead.storage.turns import SQLTurnStore
+from tests.support.postgres import in_schema, postgres
 
-STORES: dict[str, Callable[[], TurnStore]] = {"memory": MemoryTurnStore}
+DATABASES = ("sqlite", "postgres")
+STORES = ("memory", *DATABASES)
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    with postgres() as url:
+        yield url
+
+
+def new_url(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
+    """The URL of an empty database of this kind."""
+    number = next(_numbers)
+    if kind == "sqlite":
+        return f"sqlite:///{folder / f'store{number}.db'}"
+    return in_schema(request.getfixturevalue("postgres_server"), f"store{number}")
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return new_url(request, request.param, tmp_path)
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    async with await open_database(url) as opened:
+        yield opened
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest) -> TurnStore:
-    return STORES[request.param]()
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+    """None is for the form in memory."""
+    return None if request.param == "memory" else new_url(request, request.param, tmp_path)
+
+
+@pytest.fixture
+async def store(store_url: str | None) -> AsyncIterator[TurnStore]:
+    if store_url is None:
+        yield MemoryTurnStore()
+        return
+    async with await open_database(store_url) as opened:
+        yield SQLTurnStore(opened)
+
+
+@pytest.fixture
+async def log(store_url: str | None) -> AsyncIterator[CallLog]:
+    if store_url is None:
+        yield MemoryCallLog()
+        return
+    async with await open_database(store_url) as opened:
+        yield SQLCallLog(opened)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the time, in milliseconds, at which rows are written from then on."""
+
+    def set_to(milliseconds: int) -> None:
+        for module in ("playhead.storage.rows", "playhead.storage.memory"):
+            monkeypatch.setattr(f"{module}.now_ms", lambda: milliseconds)
+
+    return set_to

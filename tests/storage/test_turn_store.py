@@ -1,7 +1,7 @@
 """What every turn store promises."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -186,3 +186,74 @@ async def test_what_was_read_does_not_change_with_what_is_written(store: TurnSto
     window, turn = await store.window("t"), await store.turn("a")
     await store.append("t", AssistantMessage("two"), turn_id="a", step_index=1)
     assert (texts(window), texts(turn)) == (["one"], ["one"])
+
+
+async def test_a_deleted_thread_is_gone_and_begins_anew(store: TurnStore) -> None:
+    """Q206: deleting a thread takes all its rows, and no one else's."""
+    await say(store, "a", "one", "two")
+    await store.append("other", UserMessage("kept"), turn_id="b")
+    await store.append("t", UserMessage("of acme"), turn_id="a", tenant_id="acme")
+    assert await store.delete_thread("t") == 2
+    assert await store.delete_thread("t") == 0
+    assert texts(await store.window("t")) == texts(await store.turn("a")) == []
+    assert texts(await store.window("other")) == ["kept"]
+    assert texts(await store.window("t", tenant_id="acme")) == ["of acme"]
+    assert (await store.append("t", UserMessage("new"), turn_id="c")).seq == 1
+
+
+@pytest.mark.parametrize("tenant", [None, "", "acme"])
+async def test_a_deleted_tenant_is_gone_and_the_others_stay(store: TurnStore, tenant: str | None) -> None:
+    """Q206, S19: deleting a tenant takes all its threads; None and "" are tenants like any other."""
+    for of in (None, "", "acme"):
+        for thread in ("t", "u"):
+            await store.append(thread, UserMessage(f"of {of}"), turn_id=thread, tenant_id=of)
+    assert await store.delete_tenant(tenant) == 2
+    for of in (None, "", "acme"):
+        left = [] if of == tenant else [f"of {of}"]
+        assert texts(await store.window("t", tenant_id=of)) == left
+        assert texts(await store.turn("u", tenant_id=of)) == left
+
+
+async def test_old_turns_are_deleted_whole_and_the_order_goes_on(
+    store: TurnStore, clock: Callable[[int], None]
+) -> None:
+    """Q206: a turn goes when its last row is older than the time, and never in part."""
+    clock(1_000)
+    await say(store, "old", "one", "two")
+    await say(store, "long", "three")
+    await store.append("gone", UserMessage("four"), turn_id="x")
+    clock(2_000)
+    await store.append("t", AssistantMessage("five"), turn_id="long", step_index=1)
+    assert await store.delete_before(1_000) == 0
+    assert await store.delete_before(2_000) == 3
+    assert texts(await store.window("t")) == ["three", "five"]
+    assert texts(await store.turn("old")) == texts(await store.window("gone")) == []
+    assert (await store.append("t", UserMessage("six"), turn_id="new")).seq == 5
+    assert (await store.append("gone", UserMessage("seven"), turn_id="x")).seq == 1
+    assert await store.delete_before(9_000) == 4
+
+
+async def test_one_turn_id_in_two_threads_is_a_turn_in_each(store: TurnStore) -> None:
+    """S19: what a turn's id finds in another thread does not change the order of this one."""
+    await say(store, "a", "one")
+    await say(store, "b", "two")
+    await store.append("other", UserMessage("far"), turn_id="b")
+    await store.append("other", UserMessage("first"), turn_id="a")
+    await store.append("t", AssistantMessage("three"), turn_id="a", step_index=1)
+    assert texts(await store.window("t")) == ["one", "three", "two"]
+    assert texts(await store.window("other")) == ["far", "first"]
+    assert texts(await store.turn("b")) == ["two", "far"]
+    await store.delete_thread("t")
+    assert texts(await store.turn("a")) == ["first"]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 100_000, "ein Fäden/..%2f'; --", "\ud83d", "a\0b", "[1]"])
+async def test_ids_of_any_length_and_form_are_taken(store: TurnStore, name: str) -> None:
+    """S18: thread, turn, message and tenant ids are data; two that differ are two."""
+    for n, of in enumerate((name, name + "2")):
+        message = UserMessage(f"text {n}", id=name)
+        row = await store.append(of, message, turn_id=name, tenant_id=of)
+        assert row.seq == 1
+        assert (await store.append(of, message, turn_id=name, tenant_id=of)).seq == 1
+        assert texts(await store.window(of, tenant_id=of)) == [f"text {n}"]
+        assert texts(await store.turn(name, tenant_id=of)) == [f"text {n}"]

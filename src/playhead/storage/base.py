@@ -94,3 +94,19 @@ class TurnStore(Protocol):
     async def turn(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[TurnRow]:
         """Return the rows of one turn, oldest first; none when it is unknown."""
         ...
+
+    async def delete_thread(self, thread_id: str, *, tenant_id: str | None = None) -> int:
+        """Forget a thread, and return how many rows it had. Its order then begins anew."""
+        ...
+
+    async def delete_tenant(self, tenant_id: str | None) -> int:
+        """Forget all threads of a tenant, and return how many rows they had."""
+        ...
+
+    async def delete_before(self, created_at: int) -> int:
+        """Forget every turn, of any tenant, whose last row is older than a time; return how many rows.
+
+        The time is in milliseconds since 1970. A turn goes whole or not at all, and a thread with its
+        last turn; in a thread that stays, `seq` goes on.
+        """
+        ...

@@ -11,10 +11,11 @@ from playhead.types import ChatMessage, SystemMessage
 class _Thread:
     """Rows by turn, in the order of the turns' first rows; and by message id."""
 
-    __slots__ = ("by_id", "turns")
+    __slots__ = ("by_id", "last_seq", "turns")
 
     def __init__(self) -> None:
         self.by_id: dict[str, TurnRow] = {}
+        self.last_seq = 0
         self.turns: dict[str, list[TurnRow]] = {}
 
 
@@ -41,8 +42,8 @@ class MemoryTurnStore:
         held = thread.by_id.get(message.id)
         if held is not None:
             return held
-        seq = len(thread.by_id) + 1
-        row = TurnRow(thread_id, turn_id, seq, message, step_index, tenant_id, now_ms())
+        thread.last_seq += 1
+        row = TurnRow(thread_id, turn_id, thread.last_seq, message, step_index, tenant_id, now_ms())
         thread.by_id[message.id] = row
         thread.turns.setdefault(turn_id, []).append(row)
         self._turns.setdefault((tenant_id, turn_id), []).append(row)
@@ -69,3 +70,43 @@ class MemoryTurnStore:
     async def turn(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[TurnRow]:
         """See `TurnStore.turn`."""
         return tuple(self._turns.get((tenant_id, turn_id), ()))
+
+    async def delete_thread(self, thread_id: str, *, tenant_id: str | None = None) -> int:
+        """See `TurnStore.delete_thread`."""
+        thread = self._threads.get((tenant_id, thread_id))
+        return self._forget((tenant_id, thread_id), list(thread.turns)) if thread else 0
+
+    async def delete_tenant(self, tenant_id: str | None) -> int:
+        """See `TurnStore.delete_tenant`."""
+        return sum(
+            self._forget(key, list(thread.turns))
+            for key, thread in list(self._threads.items())
+            if key[0] == tenant_id
+        )
+
+    async def delete_before(self, created_at: int) -> int:
+        """See `TurnStore.delete_before`."""
+        count = 0
+        for key, thread in list(self._threads.items()):
+            old = [
+                turn for turn, rows in thread.turns.items() if all(r.created_at < created_at for r in rows)
+            ]
+            count += self._forget(key, old)
+        return count
+
+    def _forget(self, key: tuple[str | None, str], turns: Sequence[str]) -> int:
+        """Forget turns of a thread, and the thread with its last one. Return how many rows."""
+        thread = self._threads[key]
+        count = 0
+        for turn in turns:
+            rows = thread.turns.pop(turn)
+            count += len(rows)
+            for row in rows:
+                del thread.by_id[row.id]
+            # A turn's id may be used in another thread too.
+            kept = [row for row in self._turns.pop((key[0], turn)) if row.thread_id != key[1]]
+            if kept:
+                self._turns[key[0], turn] = kept
+        if not thread.turns:
+            del self._threads[key]
+        return count

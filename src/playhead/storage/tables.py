@@ -1,0 +1,97 @@
+"""The tables as SQL is written against them. How they come to be is in `migrations.py`.
+
+A key is a digest of ids, so that an id of any length can be looked up through an index, and so that
+the tenant None, the tenant "" and a tenant with a NUL in its name stay apart though the readable
+columns beside the keys cannot tell them.
+"""
+
+import hashlib
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
+
+FORMAT = 1  # of the rows of `agent_turns`; a row of a later one is kept, and not read
+
+metadata = MetaData()
+# SQLite counts rows by itself only where the type is exactly INTEGER.
+_row_id = BigInteger().with_variant(Integer, "sqlite")
+
+schema = Table("playhead_schema", metadata, Column("version", Integer, primary_key=True))
+
+agent_threads = Table(
+    "agent_threads",
+    metadata,
+    Column("thread_key", Text, primary_key=True),
+    Column("tenant_key", Text, nullable=False),
+    Column("thread_id", Text, nullable=False),
+    Column("tenant_id", Text),
+    Column("last_seq", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("agent_threads_tenant", "tenant_key"),
+)
+
+# `turn_seq` is the `seq` of the first row of the turn: a window is a range of it. `content` is text;
+# of a message made of parts it is null, and they are in `content_parts`. `extra` is whatever else
+# the message holds, in its wire form. JSON is text everywhere: the order of keys is kept.
+agent_turns = Table(
+    "agent_turns",
+    metadata,
+    Column("row_id", _row_id, primary_key=True),
+    Column("thread_key", Text, ForeignKey("agent_threads.thread_key", ondelete="CASCADE"), nullable=False),
+    Column("turn_key", Text, nullable=False),
+    Column("message_key", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("turn_seq", BigInteger, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("turn_id", Text, nullable=False),
+    Column("thread_id", Text, nullable=False),
+    Column("tenant_id", Text),
+    Column("step_index", BigInteger, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("content", Text),
+    Column("content_parts", Text),
+    Column("tool_calls", Text),
+    Column("tool_call_id", Text),
+    Column("tool_name", Text),
+    Column("extra", Text, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("thread_key", "message_key", name="agent_turns_once"),
+    UniqueConstraint("thread_key", "seq", name="agent_turns_seq"),
+    Index("agent_turns_window", "thread_key", "turn_seq", "seq"),
+    Index("agent_turns_turn", "turn_key", "thread_key"),
+)
+
+ai_call_log = Table(
+    "ai_call_log",
+    metadata,
+    Column("row_id", _row_id, primary_key=True),
+    Column("tenant_key", Text, nullable=False),
+    Column("thread_key", Text, nullable=False),
+    Column("turn_key", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("http_status", BigInteger),
+    Column("latency_ms", BigInteger),
+    Column("tokens_in", BigInteger),
+    Column("tokens_out", BigInteger),
+    Column("cost_micro_usd", BigInteger),
+    Column("error_kind", Text),
+    Column("error_message", Text),
+    Column("tenant_id", Text),
+    Column("thread_id", Text),
+    Column("turn_id", Text),
+    Index("ai_call_log_tenant", "tenant_key", "row_id"),
+    Index("ai_call_log_thread", "thread_key"),
+    Index("ai_call_log_turn", "turn_key"),
+    Index("ai_call_log_age", "created_at"),
+)
+
+
+def key_of(*ids: str | None) -> str:
+    """Return 40 hex digits that stand for these ids, and for no others."""
+    # ascii() is the same in every version of Python, and takes half a surrogate pair.
+    return hashlib.blake2b(ascii(ids).encode(), digest_size=20).hexdigest()

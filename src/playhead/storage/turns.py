@@ -1,0 +1,171 @@
+"""A `TurnStore` in a database."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Delete,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    func,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from playhead.errors import StoreError
+from playhead.storage.base import DEFAULT_TURNS, TurnRow
+from playhead.storage.engine import Database
+from playhead.storage.rows import COLUMNS, NewTurn, prepare, read_rows
+from playhead.storage.tables import agent_threads, agent_turns, key_of
+from playhead.types import ChatMessage
+
+_turns = agent_turns.c
+_threads = agent_threads.c
+_READ = select(*COLUMNS)
+_HELD = _READ.where(
+    _turns.thread_key == bindparam("thread_key"), _turns.message_key == bindparam("message_key")
+)
+_UNCOUNT = (
+    update(agent_threads)
+    .where(_threads.thread_key == bindparam("of_thread"))
+    .values(last_seq=_threads.last_seq - 1)
+)
+
+
+class SQLTurnStore:
+    """Turns in a database, the same on SQLite and on Postgres. Appending costs the same however long
+    a thread is.
+
+    Half surrogate pairs and NUL, which databases do not take, are kept as U+FFFD. Rows of a kind or a
+    format that this version does not know stay where they are and are not returned.
+
+    Args:
+        database: what `open_database` returned. It is not closed with the store.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        insert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
+        counted = insert(agent_threads).values(last_seq=1)
+        # On Postgres this is also what locks the thread until the transaction ends.
+        self._count = counted.on_conflict_do_update(
+            index_elements=[_threads.thread_key],
+            set_={"last_seq": _threads.last_seq + 1, "updated_at": counted.excluded.updated_at},
+        ).returning(_threads.last_seq)
+        first = (
+            select(_turns.turn_seq)
+            .where(_turns.turn_key == bindparam("of_turn"), _turns.thread_key == bindparam("of_thread"))
+            .limit(1)
+            .scalar_subquery()
+        )
+        self._insert = (
+            insert(agent_turns)
+            .values(turn_seq=func.coalesce(first, bindparam("own_seq")))
+            .on_conflict_do_nothing(index_elements=[_turns.thread_key, _turns.message_key])
+            .returning(_turns.seq)
+        )
+
+    async def append(
+        self,
+        thread_id: str,
+        message: ChatMessage,
+        *,
+        turn_id: str,
+        step_index: int = 0,
+        tenant_id: str | None = None,
+    ) -> TurnRow:
+        """See `TurnStore.append`."""
+        new = prepare(thread_id, message, turn_id=turn_id, step_index=step_index, tenant_id=tenant_id)
+        return await self._database.write(lambda connection: self.put(connection, new), order=new.order)
+
+    def put(self, connection: Connection, new: NewTurn) -> TurnRow:
+        """Append a row within a `Database.write`, together with whatever else that writes."""
+        seq: int = connection.execute(self._count, dict(new.thread)).scalar_one()
+        keys = {"own_seq": seq, "of_turn": new.turn["turn_key"], "of_thread": new.order}
+        values = {**new.turn, **keys, "seq": seq}
+        if connection.execute(self._insert, values).first() is not None:
+            return new.row(seq)
+        connection.execute(_UNCOUNT, {"of_thread": new.order})
+        held = {"thread_key": new.order, "message_key": new.turn["message_key"]}
+        rows = read_rows(connection.execute(_HELD, held).all())
+        if not rows:
+            raise StoreError(
+                f"The thread holds a message of the id {new.message.id!r} that this version of Playhead"
+                " cannot read: update Playhead."
+            )
+        return rows[0]
+
+    async def window(
+        self,
+        thread_id: str,
+        *,
+        turns: int | None = DEFAULT_TURNS,
+        before_seq: int | None = None,
+        tenant_id: str | None = None,
+    ) -> Sequence[TurnRow]:
+        """See `TurnStore.window`. It reads no more turns than it returns."""
+        if turns is not None and turns <= 0:
+            return ()
+        query = _window(key_of(tenant_id, thread_id), turns, before_seq)
+        return await self._read(query)
+
+    async def turn(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[TurnRow]:
+        """See `TurnStore.turn`."""
+        query = _READ.where(_turns.turn_key == key_of(tenant_id, turn_id)).order_by(_turns.row_id)
+        return await self._read(query)
+
+    async def delete_thread(self, thread_id: str, *, tenant_id: str | None = None) -> int:
+        """See `TurnStore.delete_thread`."""
+        return await self._delete(_threads.thread_key == key_of(tenant_id, thread_id))
+
+    async def delete_tenant(self, tenant_id: str | None) -> int:
+        """See `TurnStore.delete_tenant`."""
+        return await self._delete(_threads.tenant_key == key_of(tenant_id))
+
+    async def delete_before(self, created_at: int) -> int:
+        """See `TurnStore.delete_before`."""
+        newer = agent_turns.alias("newer")
+        still_young = exists().where(
+            newer.c.thread_key == _turns.thread_key,
+            newer.c.turn_seq == _turns.turn_seq,
+            newer.c.created_at >= created_at,
+        )
+        rows = delete(agent_turns).where(_turns.created_at < created_at, ~still_young)
+        empty = delete(agent_threads).where(
+            _threads.updated_at < created_at, ~exists().where(_turns.thread_key == _threads.thread_key)
+        )
+
+        return await self._forget(rows, empty)
+
+    async def _read(self, query: Select[Any]) -> Sequence[TurnRow]:
+        return await self._database.read(lambda connection: read_rows(connection.execute(query).all()))
+
+    async def _delete(self, which: ColumnElement[bool]) -> int:
+        keys = select(_threads.thread_key).where(which)
+        rows = delete(agent_turns).where(_turns.thread_key.in_(keys))
+        return await self._forget(rows, delete(agent_threads).where(which))
+
+    async def _forget(self, rows: Delete, threads: Delete) -> int:
+        def forget(connection: Connection) -> int:
+            count = connection.execute(rows).rowcount
+            connection.execute(threads)
+            return count
+
+        return await self._database.write(forget)
+
+
+def _window(thread_key: str, turns: int | None, before_seq: int | None) -> Select[Any]:
+    mine = [_turns.thread_key == thread_key]
+    if before_seq is not None:
+        mine += [_turns.seq < before_seq, _turns.turn_seq < before_seq]
+    query = _READ.where(*mine).order_by(_turns.turn_seq, _turns.seq)
+    if turns is None:
+        return query
+    starts = select(_turns.turn_seq).where(*mine, _turns.seq == _turns.turn_seq)
+    oldest = starts.order_by(_turns.turn_seq.desc()).limit(1).offset(turns - 1).scalar_subquery()
+    return query.where(_turns.turn_seq >= func.coalesce(oldest, 0))
