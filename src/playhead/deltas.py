@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from playhead.events import Attempt, Event, LiveEvent, ReasoningDelta, TextDelta, ToolProgress
@@ -102,6 +103,22 @@ class ToolLine:
     def tell(self, event: ToolProgress) -> None:
         if not self.over:
             self.deltas.put(event)
+
+
+class Listener:
+    """A callback of the application's: what it raises is logged, and it gets no more of the run."""
+
+    def __init__(self, take: Callable[[Event], Any]) -> None:
+        self._take: Callable[[Event], Any] | None = take
+
+    def __call__(self, event: Event) -> None:
+        if self._take is None:
+            return
+        try:
+            self._take(event)
+        except Exception:  # a reader's fault must not break the run
+            logger.exception("A listener failed; it gets no more events of this run.")
+            self._take = None
 
 
 class EventQueue:

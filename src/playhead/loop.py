@@ -12,7 +12,7 @@ from typing import Any
 
 from playhead.answers import NOT_RUN, Answered, Answers
 from playhead.asking import Asking, System, with_attempts
-from playhead.deltas import Deltas, EventQueue, Teller
+from playhead.deltas import Deltas, EventQueue, Listener, Teller
 from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, StepStart, UserMessageEvent
 from playhead.limits import NOT_RUN_FOR_LIMIT, Limits
 from playhead.llm.base import AgentLLM
@@ -108,7 +108,7 @@ class AgentLoop:
         made, messages = _messages(input)
         port = PlainPort(
             messages,
-            on_event=emit,
+            on_event=None if emit is None else Listener(emit),
             stream=emit is not None,
             cancel=cancel,
             inbox=inbox,

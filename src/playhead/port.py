@@ -5,7 +5,6 @@ deterministic names, so a port that records them can replay a run exactly.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,8 +14,6 @@ import msgspec
 from playhead.events import Event, LiveEvent
 from playhead.ids import new_id
 from playhead.types import CallAnswer, ChatMessage, LLMResult, ToolResult, UserMessage
-
-logger = logging.getLogger("playhead")
 
 T = TypeVar("T")
 LiveSink = Callable[[LiveEvent], Any]
@@ -143,11 +140,7 @@ class PlainPort:
 
     async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
         if self._on_event is not None:
-            try:
-                self._on_event(event)
-            except Exception:  # a reader's fault must not break the run
-                logger.exception("A reader of events failed; it gets no more of this run.")
-                self._on_event = self.delta = None
+            self._on_event(event)
 
     def stopping(self) -> bool:
         return self._cancel is not None and self._cancel.is_set()
