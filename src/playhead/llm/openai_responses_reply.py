@@ -164,7 +164,7 @@ class ResponsesReader:
     def take_whole_item(self, event: _Event) -> None:
         raw = event.item or {}
         event.item_id = event.item_id or text_of(raw.get("id")) or None
-        self._finish(self._item(event, str(raw.get("type") or "")), raw)
+        self._finish(self._item(event, str(raw.get("type") or ""), raw), raw)
 
     def take_model(self, event: _Event) -> None:
         if event.response is not None and event.response.model:
@@ -180,7 +180,7 @@ class ResponsesReader:
 
     # ------------------------------------------------------------ items
 
-    def _item(self, event: _Event, kind: str) -> Item:
+    def _item(self, event: _Event, kind: str, raw: JsonObject | None = None) -> Item:
         """Find the item that an event belongs to, or open one.
 
         Ids are made anew for each event by some proxies, others give all items one index
@@ -196,7 +196,7 @@ class ResponsesReader:
         unplaced = item is not None or event.output_index is None
         if unplaced and last is not None and last.kind == kind:
             return last
-        return self._open({"type": kind, "id": event.item_id}, event.output_index)
+        return self._open(raw or {"type": kind, "id": event.item_id}, event.output_index)
 
     def _open(self, raw: JsonObject, index: int | None) -> Item:
         item = Item(len(self._items), raw)

@@ -28,7 +28,7 @@ def responses_calls(
 
 def responses_message(*items: Item, status: str = "completed", **extra: Any) -> Reply:
     """A response of any items; `extra` replaces top-level fields."""
-    return reply_json({**_response(status, list(items)), **extra})
+    return reply_json({**_response(status, [_opened(item)[0] for item in items]), **extra})
 
 
 def responses_sse(
@@ -87,13 +87,9 @@ def _opened(item: Item) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """An item as it is in the end, and the events that bring it."""
     done = dict(item)
     if item["type"] == "message":
-        (part,) = item["content"]
-        field = "refusal" if part["type"] == "refusal" else "text"
-        name = "response.refusal" if part["type"] == "refusal" else "response.output_text"
-        texts = [part[field]] if isinstance(part[field], str) else part[field]
-        done["content"] = [{**part, field: "".join(texts)}]
-        deltas = [{"type": f"{name}.delta", "content_index": 0, "delta": text} for text in texts]
-        return done, [*deltas, {"type": f"{name}.done", "content_index": 0, field: "".join(texts)}]
+        parts = [_part(index, part) for index, part in enumerate(item["content"])]
+        done["content"] = [part for part, _ in parts]
+        return done, [event for _, events in parts for event in events]
     if item["type"] == "function_call":
         text, name = item["arguments"], "response.function_call_arguments"
         halves = (text[: len(text) // 2], text[len(text) // 2 :])
@@ -104,6 +100,16 @@ def _opened(item: Item) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         {"type": f"{name}.delta", "summary_index": index, "delta": part["text"]}
         for index, part in enumerate(item.get("summary") or ())
     ]
+
+
+def _part(index: int, part: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A part of a message as it is in the end, and the events that bring it."""
+    field, name = ("refusal", "refusal") if part["type"] == "refusal" else ("text", "output_text")
+    texts = [part[field]] if isinstance(part[field], str) else part[field]
+    whole = "".join(texts)
+    events = [{"type": f"response.{name}.delta", "content_index": index, "delta": text} for text in texts]
+    events.append({"type": f"response.{name}.done", "content_index": index, field: whole})
+    return {**part, field: whole}, events
 
 
 def _response(status: str, output: list[Any]) -> dict[str, Any]:
