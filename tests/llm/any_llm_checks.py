@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from playhead import (
     AgentLoop,
@@ -25,8 +27,9 @@ from playhead import (
     tool,
 )
 from playhead.events import LLMDelta, RunEnd, TextDelta, ToolCallDelta, ToolCallStart
-from playhead.llm.any_llm import AnyLLM
+from playhead.llm.any_llm import PROFILE, AnyLLM
 from playhead.llm.attempts import AttemptPolicy, Attempts
+from playhead.llm.structured import FINAL_OUTPUT
 from playhead.testing import (
     FakeProvider,
     Reply,
@@ -436,6 +439,29 @@ async def test_options_go_to_the_sdk() -> None:
         await on(server, options={"reasoning_effort": "low", "seed": 7}).generate(asked())
     body = server.requests[0].json
     assert (body["reasoning_effort"], body["seed"]) == ("low", 7)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("form", ["json_schema", "json_object", "tool", "prompt"])
+async def test_an_answer_has_the_form_asked_for(form: Any, streamed: bool) -> None:
+    """Issue 4, item 5: by the way that the profile says; a tool's call is text from here on."""
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    args = {"city": "Rome"}
+    made: Any = (openai_sse if streamed else openai_text)('{"city": "Rome"}')
+    if form == "tool":
+        calls = [(FINAL_OUTPUT, args, "c1")]
+        made = openai_sse(calls=calls) if streamed else openai_calls(calls)
+    shown: list[LLMDelta] = []
+    async with FakeProvider(made) as server:
+        llm = on(server, profile=replace(PROFILE, output=form))
+        result = await llm.generate(asked(output_schema=schema), shown.append if streamed else None)
+    assert msgspec.json.decode(result.message.content) == args
+    assert result.message.tool_calls == ()
+    if streamed:
+        assert "".join(d.text for d in shown if isinstance(d, TextDelta)) == result.message.content
+    body = server.requests[0].json
+    kind = body.get("response_format", {}).get("type")
+    assert (kind, "tools" in body) == (form if form.startswith("json") else None, form == "tool")
 
 
 async def test_calls_of_anthropic_are_read() -> None:

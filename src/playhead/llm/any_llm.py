@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import importlib.util
 import inspect
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
@@ -25,6 +25,7 @@ from playhead.llm.any_llm_errors import map_error
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.openai_reply import KEY, OpenAIReader
 from playhead.llm.profiles import Profile
+from playhead.llm.structured import Shaped
 from playhead.types import AssistantMessage, JsonObject, LLMRequest, LLMResult
 
 PROFILE = Profile(name="any-llm", usage_in_stream=True)
@@ -76,7 +77,11 @@ class AnyLLM(OpenAICompatible):
         """One call of the model. Raises `LLMError`; never retries."""
         started = perf_counter()
         client = await self._client()
-        reader = _Reader(self.reader(request, emit))
+        shaped, take = None, emit
+        if request.output_schema is not None:
+            shaped = Shaped(request, emit, self.output_way, self)
+            request, take = shaped.request, shaped.emit
+        reader = _Reader(self.reader(request, take))
         stream = emit is not None and self.can_stream(request) and client.SUPPORTS_COMPLETION_STREAMING
         try:
             await self._ask(client, request, bool(stream), reader)
@@ -86,6 +91,8 @@ class AnyLLM(OpenAICompatible):
                 # `from None`: the SDK's error holds the request, its headers and the answer's body.
                 raise self._with_repair(failure, error) from None
         result = reader.result()
+        if shaped is not None:
+            result = shaped.result(result)
         if result.stop_reason == "interrupted" and reader.empty:
             raise LLMConnectionError("The answer ended before any content arrived.", provider=self.provider)
         latency = round((perf_counter() - started) * 1000)
