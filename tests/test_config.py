@@ -179,7 +179,7 @@ def test_without_a_base_url_the_measured_profile_is_that_of_the_api_itself() -> 
     assert profile_of(base_url=None) == MEASURED
 
 
-@pytest.mark.parametrize("provider", ["gemini", "anthropic", "mock"])
+@pytest.mark.parametrize("provider", ["openai-responses", "gemini", "anthropic", "mock"])
 def test_a_profile_is_for_servers_that_differ(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """R42's kind: of the environment it is passed over; given in code it would do nothing, and is refused."""
     monkeypatch.setenv("LLM_PROFILE", "groq")

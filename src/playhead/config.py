@@ -129,7 +129,8 @@ def connect(
     """Return a model. What is not given comes from `LLM_PROVIDER`, `LLM_MODEL`, `LLM_API_KEY` and
     `LLM_BASE_URL`; the base URL of the environment does not apply to gemini.
 
-    The provider is `openai-compatible`, `gemini`, `anthropic`, or `mock`, which needs nothing else.
+    The provider is `openai-compatible`, `openai-responses`, `gemini`, `anthropic`, or `mock`, which
+    needs nothing else.
 
     `profile` says how to speak to an OpenAI-compatible server: a `Profile`, the name of a built-in
     one, or a file. Without it, it is that of `LLM_PROFILE`, else the one that `playhead probe`

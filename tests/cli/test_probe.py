@@ -9,7 +9,16 @@ import pytest
 from playhead import connect
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.profiles import read_profile
-from playhead.testing import FakeProvider, Reply, anthropic_text, gemini_text, hang, reply_html, reply_json
+from playhead.testing import (
+    FakeProvider,
+    Reply,
+    anthropic_text,
+    gemini_text,
+    hang,
+    reply_html,
+    reply_json,
+    responses_text,
+)
 from tests.cli.support import CANARY, ESCAPES, playhead
 from tests.support.quirky import LM_STUDIO_LIKE, MISTRAL_LIKE, OPENAI_LIKE, QuirkyServer, Rules
 
@@ -99,7 +108,12 @@ async def test_a_chosen_profile_comes_before_a_measured_one_and_that_is_said() -
 
 
 @pytest.mark.parametrize(
-    ("provider", "reply"), [("gemini", gemini_text("ok")), ("anthropic", anthropic_text("ok"))]
+    ("provider", "reply"),
+    [
+        ("gemini", gemini_text("ok")),
+        ("anthropic", anthropic_text("ok")),
+        ("openai-responses", responses_text("ok")),
+    ],
 )
 async def test_a_dialect_without_profiles_is_looked_at(provider: str, reply: Reply, home: Path) -> None:
     """Issue 3 item 6: a sensible part, said in words."""

@@ -243,9 +243,9 @@ def probe(
       playhead probe --base-url http://localhost:1234/v1 --model qwen3
 
     What it found is said in words and written as a profile to PLAYHEAD_HOME/profiles, where it is
-    found whenever that host is connected to. With gemini and anthropic it only looks and says. The
-    key is that of LLM_API_KEY. If the endpoint cannot be measured the exit code is 1, and nothing is
-    written.
+    found whenever that host is connected to. With openai-responses, gemini and anthropic it only looks
+    and says. The key is that of LLM_API_KEY. If the endpoint cannot be measured the exit code is 1, and
+    nothing is written.
     """
     from playhead.cli.probe import probe
     from playhead.config import create_probe, load_settings
