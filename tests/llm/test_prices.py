@@ -3,7 +3,9 @@
 import functools
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.prices import Priced, cost_micro_usd
 from playhead.llm.profiles import Profile
 from playhead.llm.records import total_usage
+from playhead.llm.window import Windowed
 from playhead.testing import (
     FakeProvider,
     Reply,
@@ -204,6 +207,27 @@ async def test_a_priced_model_streams_repairs_and_keeps_its_name() -> None:
     assert result.message.content == "ok"
     assert [d.text for d in shown if hasattr(d, "text")] == ["o", "k"]
     assert ["stream_options" in r.json for r in server.requests] == [True, False]
+
+
+async def test_an_address_shows_through_what_is_between() -> None:
+    """A wrapper around a wrapper knows whom it speaks to; no address is no address."""
+    llm = Priced(Windowed(OpenAICompatible("gpt-5", "k"), turns=3))
+    assert llm.url == "https://api.openai.com/v1/chat/completions"
+
+    class Nowhere(Scripted):
+        provider, url = "anthropic", ""
+
+    answer = LLMResult(text().message, usage=usage(1000, 100), model="claude-sonnet-4-5")
+    assert (await Priced(Nowhere(answer)).generate(REQUEST)).usage.cost_micro_usd == 4500
+
+
+@pytest.mark.parametrize("wrap", [Priced, partial(Windowed, turns=3)])
+async def test_a_router_stays_the_only_one_that_tries_again(wrap: Callable[[AgentLLM], AgentLLM]) -> None:
+    """Purpose of issue 4: three layers that each retry make 27 calls of one."""
+    async with FakeProvider(default=reply_json({"error": {}}, 500)) as server:
+        router = AIRouter([on(server, "openai", "gpt-5")], policy=AttemptPolicy(retries=0))
+        assert (await AgentLoop(wrap(router)).run("hi")).error_code == "overloaded"
+        assert len(server.requests) == 1
 
 
 async def test_errors_pass_through() -> None:

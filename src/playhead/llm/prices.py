@@ -11,13 +11,13 @@ import logging
 from decimal import ROUND_CEILING
 from functools import cache
 from types import ModuleType
-from typing import Any
 
 from msgspec.structs import replace
 
 from playhead.errors import ConfigError
 from playhead.events import EmitDelta
 from playhead.llm.base import AgentLLM
+from playhead.llm.wrapper import Wrapper
 from playhead.types import LLMRequest, LLMResult, Usage
 
 logger = logging.getLogger("playhead")
@@ -79,7 +79,7 @@ def _needs_package() -> ConfigError:
     return ConfigError("Prices need a package: pip install 'playhead[prices]'")
 
 
-class Priced:
+class Priced(Wrapper):
     """A model whose answers say what they cost; a wrapper around any `AgentLLM`.
 
     It fills `usage.cost_micro_usd` where it is unknown. Around a router or another model that makes
@@ -97,12 +97,9 @@ class Priced:
         if importlib.util.find_spec("genai_prices") is None:
             raise _needs_package()
         each = getattr(llm, "each", None)
+        super().__init__(each(lambda inner: Priced(inner, provider)) if each else llm)
         self._inside = each is not None
-        self._llm: AgentLLM = each(lambda inner: Priced(inner, provider)) if each else llm
         self._billed_by = provider
-        self.owns_attempts = bool(getattr(llm, "owns_attempts", False))
-        self.provider = str(getattr(llm, "provider", ""))
-        self.model = str(getattr(llm, "model", ""))
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
         """Call the model. Raises what it raises; a price that cannot be found is unknown."""
@@ -122,19 +119,7 @@ class Priced:
         if self._billed_by is not None:
             return cost_micro_usd(result.usage, self._billed_by, model)
         provider = result.provider or self.provider
-        return cost_micro_usd(result.usage, provider, model, url=getattr(self._llm, "url", None))
-
-    @property
-    def repaired(self) -> Any:
-        """The inner model's `repaired`, if it has one: the result of it is priced, too."""
-        repaired = self._llm.repaired  # type: ignore[attr-defined]  # an AttributeError says that it has none
-        return lambda change: Priced(repaired(change), self._billed_by)
-
-    async def aclose(self) -> None:
-        """Close the inner model, if it can be closed."""
-        close = getattr(self._llm, "aclose", None)
-        if close is not None:
-            await close()
+        return cost_micro_usd(result.usage, provider, model, url=self.url)
 
 
 def _loaded() -> bool:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from playhead.errors import ConfigError
 from playhead.events import EmitDelta
 from playhead.llm.base import AgentLLM
+from playhead.llm.wrapper import Wrapper
 from playhead.types import (
     AssistantMessage,
     ChatMessage,
@@ -88,7 +89,7 @@ def _fitting(
     return len(starts)
 
 
-class Windowed:
+class Windowed(Wrapper):
     """A model that is shown only as much of the history as fits; a wrapper around any `AgentLLM`.
 
     Args:
@@ -112,7 +113,7 @@ class Windowed:
         for name, value in (("turns", turns), ("tokens", tokens)):
             if value is not None and value < 1:
                 raise ConfigError(f"Windowed: {name} is {value!r}; it must be at least 1, or None.")
-        self._llm = llm
+        super().__init__(llm)
         self._turns = turns
         self._tokens = tokens
         self._count = count
