@@ -178,7 +178,7 @@ async def test_a_shortened_history_is_estimated_anew() -> None:
     """`prepare_step` may compact: what was cut is not counted as still sent."""
     long = "word " * 4000
     options = LoopOptions(
-        max_run_tokens=11_000,
+        max_run_tokens=8_000,
         prepare_step=lambda i, request, steps: request if i == 1 else _request([UserMessage("short")]),
     )
     model = Scripted(used(calls("look"), 5100, 10), used(text(), 10, 5))
