@@ -26,7 +26,7 @@ from playhead.llm.codecs import real_names, safe64, wire_name
 from playhead.llm.history import EncodedHistory, EncodeGroup, Group
 from playhead.llm.object_schema import object_schema
 from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, NO_TOOL, not_shown, prepared
-from playhead.llm.strict_schema import has_open_objects
+from playhead.llm.strict_schema import has_open_objects, is_recursive
 from playhead.llm.structured import OutputWay
 from playhead.types import (
     AssistantMessage,
@@ -120,7 +120,7 @@ class Anthropic:
         # https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations:
         # no recursion, and closed objects only.
         schema = request.output_schema or {}
-        if self.native_output and "$defs" not in schema and not has_open_objects(schema):
+        if self.native_output and not is_recursive(schema) and not has_open_objects(schema):
             return OutputWay("json_schema")
         # Without other tools it would be forced, which thinking does not go with.
         return OutputWay("prompt" if self.thinking is not None and not request.tools else "tool")

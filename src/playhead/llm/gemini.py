@@ -27,7 +27,7 @@ from playhead.llm.gemini_schema import convert_schema
 from playhead.llm.history import EncodedHistory, Group
 from playhead.llm.object_schema import object_schema
 from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, prepared
-from playhead.llm.strict_schema import has_open_objects
+from playhead.llm.strict_schema import has_open_objects, is_recursive
 from playhead.llm.structured import OutputWay
 from playhead.types import (
     AssistantMessage,
@@ -233,7 +233,7 @@ def convert_options(request: LLMRequest) -> JsonObject:
 
 def _open_ended(schema: JsonObject) -> bool:
     """Is there something in it that the subset has no words for, so that it would stay empty?"""
-    return "$defs" in schema or has_open_objects(schema)
+    return is_recursive(schema) or has_open_objects(schema)
 
 
 def convert_tools(tools: Sequence[ToolSchema], forced: bool = False) -> list[JsonObject]:

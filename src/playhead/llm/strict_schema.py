@@ -9,6 +9,7 @@ from typing import Any
 from playhead.types import JsonObject
 
 _MAPS = ("properties", "$defs")
+_DEFINED = ("$defs", "definitions")
 _CHOICES = ("anyOf", "oneOf", "allOf", "prefixItems")
 _KEPT = ("type", "enum", "description")
 # Words that would change what an answer may be, and that the subset has not.
@@ -27,11 +28,36 @@ def has_open_objects(schema: Any) -> bool:
         return any(map(has_open_objects, schema))
     if not isinstance(schema, dict):
         return False
-    unlisted = schema.get("type") == "object" and not {"properties", "additionalProperties"} & schema.keys()
-    if unlisted or schema.get("additionalProperties", False) is not False or "patternProperties" in schema:
+    extra = schema.get("additionalProperties", schema.get("type") == "object")
+    unlisted = extra in (True, {}) and "properties" not in schema
+    if unlisted or (isinstance(extra, dict) and extra) or "patternProperties" in schema:
         return True
     subs = [sub for key in (*_MAPS, "definitions") for sub in schema.get(key, {}).values()]
     return any(map(has_open_objects, [*subs, *(schema.get(key) for key in (*_CHOICES, "items"))]))
+
+
+def is_recursive(schema: JsonObject) -> bool:
+    """Does a definition of the schema, or the schema itself, stand inside itself?"""
+    defs: JsonObject = {"#": {k: v for k, v in schema.items() if k not in _DEFINED}}
+    for key in _DEFINED:
+        defs |= {f"#/{key}/{name}": sub for name, sub in schema.get(key, {}).items()}
+    return any(name in _reached(name, defs) for name in defs)
+
+
+def _reached(start: str, defs: JsonObject) -> set[str]:
+    found: set[str] = set()
+    waiting: list[Any] = [defs[start]]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            ref = node.get("$ref")
+            if isinstance(ref, str) and ref in defs and ref not in found:
+                found.add(ref)
+                waiting.append(defs[ref])
+            waiting += node.values()
+    return found
 
 
 def strict_schema(schema: JsonObject) -> JsonObject | None:

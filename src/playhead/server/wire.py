@@ -1,6 +1,7 @@
 """What the routes take and give, and what of a run may leave the process."""
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -8,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from playhead.encode import encode_result
 from playhead.events import Event, RunEnd, RunPaused, StepEnd
 from playhead.media.types import MediaKind
 from playhead.protocols.sse import frame
@@ -118,7 +120,10 @@ def event_frame(event: Event) -> bytes:
 def public_event(event: Event) -> Event:
     """A run's result goes out without steps and messages: they were sent as they happened."""
     if isinstance(event, RunEnd | RunPaused):
-        return replace(event, result=replace(event.result, steps=(), messages=()))
+        # The output is an instance of whatever type the application asked for.
+        output = event.result.output
+        plain = None if output is None else encode_result(output, sys.maxsize).value
+        return replace(event, result=replace(event.result, steps=(), messages=(), output=plain))
     if isinstance(event, StepEnd):
         said = public_message(event.result.assistant_message)
         return replace(event, result=replace(event.result, assistant_message=said))

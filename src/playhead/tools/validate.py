@@ -230,23 +230,20 @@ def repair(value: Any, schema: JsonObject, defs: Mapping[str, JsonObject]) -> An
 
 
 def without_nulls(value: Any, schema: JsonObject, defs: Mapping[str, JsonObject]) -> Any:
-    """Return the value without null members that the schema neither requires nor allows to be null."""
+    """Return the value without null where a named member may be left out and may not be null."""
     if type(value) is list:
         items = branch_of(schema, defs, "array").get("items") or {}
         return [without_nulls(item, items, defs) for item in value]
     if type(value) is not dict:
         return value
     part = branch_of(schema, defs, "object")
-    known, required, rest = (
-        part.get("properties", {}),
-        part.get("required", ()),
-        part.get("additionalProperties"),
-    )
+    known, rest = part.get("properties", {}), part.get("additionalProperties") or {}
+    optional = known.keys() - part.get("required", ())
     out = {}
     for key, item in value.items():
-        sub = known.get(key, rest if isinstance(rest, dict) else {})
-        names = type_names(sub, defs)
-        if item is not None or key in required or not names or "null" in names:
+        sub = known.get(key, rest)
+        names = type_names(sub, defs) if item is None and key in optional else []
+        if not names or "null" in names:
             out[key] = without_nulls(item, sub, defs)
     return out
 
