@@ -23,7 +23,8 @@ from playhead.errors import ConfigError, LLMConnectionError, LLMError, LLMTimeou
 from playhead.events import EmitDelta
 from playhead.llm.any_llm_errors import map_error
 from playhead.llm.openai_compatible import OpenAICompatible
-from playhead.llm.openai_reply import KEY, OpenAIReader
+from playhead.llm.openai_errors import KEY
+from playhead.llm.openai_reply import OpenAIReader
 from playhead.llm.profiles import Profile
 from playhead.llm.structured import Shaped
 from playhead.types import AssistantMessage, JsonObject, LLMRequest, LLMResult

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from playhead.encode import encode_result
+from playhead.encode import encode_result, scrub
 from playhead.types import JsonObject, ToolCall
 
 logger = logging.getLogger("playhead")
@@ -37,12 +37,29 @@ def read_arguments(raw: Any, lenient: bool = False) -> tuple[JsonObject, str | N
             return {}, None
         try:
             value = _decode(text)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             value = _repaired(text, lenient)
             if value is not None:
                 continue
             return {}, f"The arguments are not valid JSON: {_shown(text)}. Call again with a JSON object."
     return {}, f"The arguments are not a JSON object: {_shown(raw)}. Call again with a JSON object."
+
+
+def is_complete(text: str) -> bool:
+    """Is this a whole JSON object?"""
+    try:
+        return isinstance(_decode(text), dict)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+
+
+def breaks_off(text: str) -> bool:
+    """Is this JSON that ends too early, rather than text that is no JSON?"""
+    try:
+        _decode(text.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return "truncated" in str(error)
+    return False
 
 
 def make_call(id: str, name: str, raw: Any, lenient: bool = False) -> ToolCall:
@@ -72,5 +89,5 @@ def _refuse(constant: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
+    text = scrub(value if isinstance(value, str) else repr(value))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

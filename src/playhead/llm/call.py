@@ -30,6 +30,8 @@ from playhead.llm.structured import OutputWay, Shaped
 from playhead.types import LLMRequest, LLMResult
 
 _ERROR_BODY = 64 * 1024
+# Once the end was said, counts may follow, and then the connection should end.
+_AFTER_THE_END = 5.0
 
 
 class StreamReader(Protocol):
@@ -101,23 +103,28 @@ async def _read_stream(
     try:
         async with asyncio.timeout(first_token_timeout) as guard:
             await _feed(parser, reader, response, guard)
-        tail = parser.finish()
     except TimeoutError:
-        raise LLMTimeoutError(f"No content within {first_token_timeout:.3g} s.") from None
+        if not getattr(reader, "ended", False):
+            raise LLMTimeoutError(f"No content within {first_token_timeout:.3g} s.") from None
     except (LLMConnectionError, LLMTimeoutError):
+        _take_tail(parser, reader)
         # What was said is kept, and said to be cut; with nothing said, the call failed.
         if reader.empty:
             raise
         return reader.result()
-    for name, data in tail:
-        try:
-            reader.take(name, data)
-        except ProtocolError:
-            break  # the cut went through this event: the stream has no end marker either
+    _take_tail(parser, reader)
     result = reader.result()
     if result.stop_reason == "interrupted" and reader.empty:
         raise LLMConnectionError("The provider's stream ended before any content arrived.")
     return result
+
+
+def _take_tail(parser: EventParser, reader: StreamReader) -> None:
+    for name, data in parser.finish():
+        try:
+            reader.take(name, data)
+        except ProtocolError:
+            break  # the cut went through this event: the stream has no end marker either
 
 
 async def _feed(
@@ -127,10 +134,14 @@ async def _feed(
     name, data, read = "", b"", 0
     try:
         async for piece in response.chunks():
-            for name, data in parser.feed(piece):
+            events = parser.feed(piece)
+            for name, data in events:
                 take(name, data)
             read += len(piece)
-            if guard.when() is not None and not reader.empty:
+            if getattr(reader, "ended", False):
+                if events:  # keep-alives do not count
+                    guard.reschedule(asyncio.get_running_loop().time() + _AFTER_THE_END)
+            elif guard.when() is not None and not reader.empty:
                 guard.reschedule(None)
     except ProtocolError as error:
         error.add_note(f"In the stream, soon after byte {read}: {data[:200]!r}")

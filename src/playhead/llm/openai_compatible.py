@@ -19,7 +19,8 @@ from playhead.llm.call import call
 from playhead.llm.codecs import ID_CODECS, real_names, wire_name
 from playhead.llm.gemini_schema import convert_schema
 from playhead.llm.history import EncodedHistory, Group
-from playhead.llm.openai_reply import KEY, OpenAIReader, error_of
+from playhead.llm.openai_errors import KEY, error_of
+from playhead.llm.openai_reply import OpenAIReader
 from playhead.llm.profiles import Profile
 from playhead.llm.servers import DEFAULT_BASE_URL, profile_for
 from playhead.llm.stand_ins import GO_ON, NO_TEXT, NO_TOOL
@@ -233,7 +234,8 @@ class OpenAICompatible:
     def reader(self, request: LLMRequest, emit: EmitDelta | None) -> OpenAIReader:
         names = self._names(request)
         assembly = Assembly(emit, lenient=self.profile.lenient_arguments)
-        return OpenAIReader(assembly, self.model, self._server, names, self.profile.think_prefilled)
+        prefilled = self.profile.think_prefilled
+        return OpenAIReader(assembly, self.model, self._server, names, prefilled, request.max_tokens)
 
     def _names(self, request: LLMRequest) -> dict[str, str]:
         held: tuple[Any, dict[str, str]] | None = request.memo.get(self._names_key)

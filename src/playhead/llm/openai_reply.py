@@ -1,67 +1,50 @@
 """Reading what the chat completions API answers, whole or as chunks."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from playhead.errors import LLMError, ProtocolError
+from playhead.encode import encode_result, scrub
+from playhead.errors import ProtocolError
 from playhead.llm.assembly import Assembly
-from playhead.llm.call import error_for
 from playhead.llm.lenient import decode_lenient
+from playhead.llm.openai_chunks import (
+    DONE,
+    Choice,
+    Counts,
+    Message,
+    Response,
+    decode_chunk,
+    documents,
+    map_usage,
+    merged_counts,
+)
+from playhead.llm.openai_errors import KEY, error_in, other_error
 from playhead.llm.think import ThinkSplitter
 from playhead.types import JsonObject, LLMResult, StopReason, Usage
-
-KEY = "openai-compatible"
-"""The dialect, under which opaque data and wire bytes are kept."""
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "length": "length",
     "max_tokens": "length",
+    "model_length": "length",  # Mistral
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "content_filter": "content_filter",
+    "sensitive": "content_filter",  # Zhipu
+    "abort": "interrupted",  # vLLM, SGLang
+    "insufficient_system_resource": "interrupted",  # DeepSeek
+    "network_error": "interrupted",  # Zhipu
 }
+# The first of these that is said stays: what comes after a cut answer does not mend it.
+_CUT = ("length", "content_filter", "interrupted")
+_NO_REASON = ("null", "none", "None")
 
 
-class _Message(msgspec.Struct):
-    content: str | list[JsonObject] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    reasoning_details: list[JsonObject] | None = None
-    # As they come: servers add fields to a call that they want back.
-    tool_calls: list[JsonObject] | None = None
-    function_call: JsonObject | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Message | None = None
-    message: _Message | None = None
-    finish_reason: str | None = None
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
-
-
-class _Response(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: JsonObject | str | None = None
-    model: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Response).decode
+_NO_CHOICE = Choice()
+_CALL_FIELDS = frozenset(("index", "id", "type", "function"))
 
 
 class OpenAIReader:
@@ -73,6 +56,7 @@ class OpenAIReader:
         server: whom the response comes from; opaque data goes back to the same one only.
         names: the real names of tools that go by another on the wire.
         think_prefilled: the text begins inside `<think>`.
+        cap: the output limit that was asked for, in tokens.
     """
 
     def __init__(
@@ -82,15 +66,20 @@ class OpenAIReader:
         server: str,
         names: Mapping[str, str],
         think_prefilled: bool = False,
+        cap: int | None = None,
     ) -> None:
         self._assembly = assembly
         self._model = model
         self.server = server
         self._names = names
         self._think = ThinkSplitter(think_prefilled)
+        self._cap = cap
+        self._index: int | None = None
         self._finish: str | None = None
         self._done = False
-        self._usage: _Usage | None = None
+        self._over = False
+        self._usage: Counts | None = None
+        self._called = False
         self._reasoning_field = ""
         self._details: list[JsonObject] = []
         self._unknown_parts: list[JsonObject] = []
@@ -99,15 +88,32 @@ class OpenAIReader:
     def empty(self) -> bool:
         return self._assembly.empty
 
+    @property
+    def ended(self) -> bool:
+        """Has the end been said, so that nothing but counts is to come?"""
+        return self._finish is not None or self._over
+
     def take(self, name: str, data: bytes) -> None:
-        if data == b"[DONE]":
-            self._done = True
-            return
+        if self._over:
+            return  # whatever comes after `[DONE]` is not of this answer
         try:
-            response = _decode(data)
-        except (msgspec.DecodeError, UnicodeError):
-            response = decode_lenient(data, _Response, "The provider")
-        self.take_response(response)
+            response = decode_chunk(data)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            for line in documents(data):
+                self._take_odd(line)
+            return
+        if name == "error" and not response.error:
+            raise error_in(other_error(data) or data.decode("utf-8", "replace"))
+        self._take_response(response, data)
+
+    def _take_odd(self, data: bytes) -> None:
+        """Take what the fast decoder refused."""
+        if data.strip() in DONE:
+            self._done = True
+            # Before anything was said it ends nothing.
+            self._over = self._finish is not None or not self.empty
+        elif not self._over:
+            self._take_response(decode_lenient(data, Response, "The provider"), data)
 
     def take_body(self, body: bytes) -> None:
         """Take a whole response. Raises `ProtocolError` when there is no completion in it."""
@@ -116,40 +122,74 @@ class OpenAIReader:
             self._done = True
             raise ProtocolError("The provider answered without a choice: there is no completion.")
 
-    def take_response(self, response: _Response) -> None:
-        if response.error is not None:
+    def _take_response(self, response: Response, data: bytes) -> None:
+        if response.error:
             raise error_in(response.error)
         if response.usage is not None:
-            self._usage = response.usage
+            self._usage = merged_counts(self._usage, response.usage)
         if response.model:
             self._model = response.model
         if not response.choices:
+            if response.choices is None and response.usage is None and b"error" in data:
+                error = other_error(data)
+                if error is not None:
+                    raise error_in(error)
             return
         choice = response.choices[0]
-        if choice.delta is not None:
-            self._take_message(choice.delta, whole=False)
-        elif choice.message is not None:
-            self._take_message(choice.message, whole=True)
-            self._done = True
+        if choice.index != self._index:
+            if self._index is not None and choice.index is not None:
+                choice = next((c for c in response.choices if c.index == self._index), _NO_CHOICE)
+            else:
+                self._index = choice.index if self._index is None else self._index
+        if choice.message is not None and (choice.delta is None or _blank(choice.delta)):
+            self._take_whole(choice.message)
+        elif choice.delta is not None:
+            self._take_message(choice.delta)
         if choice.finish_reason:
-            self._finish = choice.finish_reason
+            self._take_finish(choice.finish_reason)
 
-    def _take_message(self, message: _Message, whole: bool) -> None:
+    def _take_finish(self, reason: str) -> None:
+        if reason == "error":  # OpenRouter's word; the error itself may be missing
+            raise error_in("The answer ended with an error.")
+        if reason in _NO_REASON or (self._finish and map_finish_reason(self._finish) in _CUT):
+            return
+        self._finish = reason
+
+    def _take_whole(self, message: Message) -> None:
+        """Take a message as a whole. After deltas it says again what they said, or more."""
+        self._done = True
+        said = self._assembly.said
+        if said and isinstance(message.content, str) and message.content.startswith(said):
+            message.content = message.content[len(said) :]
+        if not self.empty:
+            message.reasoning_content = message.reasoning = message.reasoning_details = None
+        if self._assembly.has_calls:
+            message.tool_calls = message.function_call = None
+        self._take_message(message, True)
+
+    def _take_message(self, message: Message, whole: bool = False) -> None:
         reasoning = message.reasoning_content or message.reasoning
         if reasoning:
             self._reasoning_field = "reasoning_content" if message.reasoning_content else "reasoning"
             self._assembly.reasoning(reasoning)
         if message.reasoning_details:
             self._details += message.reasoning_details
+            if not reasoning:
+                self._assembly.reasoning(_thought(message.reasoning_details))
         content = message.content
-        if isinstance(content, str):
-            if content:
+        if content:
+            if isinstance(content, str):
                 self._take_text(content)
-        elif content:
-            self._take_parts(content)
-        for piece in message.tool_calls or ():
-            self._take_call(piece, whole)
-        if message.function_call is not None:
+            else:
+                self._take_parts(content if isinstance(content, list) else [content])
+        if message.refusal:
+            self._take_text(message.refusal)
+        if message.tool_calls:
+            for piece in message.tool_calls:
+                self._take_call(piece, whole)
+            self._called = True
+        elif message.function_call and not self._called:
+            # The older form; some servers send both.
             self._take_call({"index": 0, "function": message.function_call}, whole)
 
     def _take_text(self, text: str) -> None:
@@ -170,12 +210,17 @@ class OpenAIReader:
         if text:
             self._assembly.text(text)
 
-    def _take_parts(self, parts: list[JsonObject]) -> None:
+    def _take_parts(self, parts: list[Any]) -> None:
         for part in parts:
-            text, thinking = part.get("text"), part.get("thinking")
-            if part.get("type") == "text" and isinstance(text, str):
-                self._take_text(text)
-            elif part.get("type") in ("thinking", "reasoning"):
+            if isinstance(part, str):
+                part = {"text": part}
+            if not isinstance(part, dict):
+                continue
+            kind, text, thinking = part.get("type"), part.get("text"), part.get("thinking")
+            if kind in ("text", "output_text", None) and isinstance(text, str):
+                if text:
+                    self._take_text(text)
+            elif kind in ("thinking", "reasoning"):
                 self._assembly.reasoning(_thought(thinking if thinking is not None else text))
             else:
                 self._unknown_parts.append(part)
@@ -183,18 +228,22 @@ class OpenAIReader:
     def _take_call(self, piece: JsonObject, whole: bool) -> None:
         function = piece.get("function")
         function = function if isinstance(function, dict) else {}
-        id = piece.get("id")
-        name = function.get("name")
-        raw = function.get("arguments")
-        arguments = raw if isinstance(raw, str) else msgspec.json.encode(raw).decode() if raw else ""
-        extra = {k: v for k, v in piece.items() if k not in ("index", "id", "type", "function")}
+        id, name, raw = piece.get("id"), function.get("name"), function.get("arguments")
+        if not isinstance(id, str):
+            id = str(id) if isinstance(id, int) else None
+        if not isinstance(name, str):
+            name = None
+        arguments = raw if isinstance(raw, str) else _encoded(raw) if raw else ""
+        if not (id or name or arguments) and (whole or not self._assembly.has_calls):
+            return  # nothing to open a call for
+        known = piece.keys() <= _CALL_FIELDS
         index = piece.get("index")
         self._assembly.call(
-            None if whole or not isinstance(index, int) else index,
-            id if isinstance(id, str) else str(id) if isinstance(id, int) else None,
-            name if isinstance(name, str) else None,
+            None if whole else index if type(index) is int else _index(index),
+            id,
+            name,
             arguments,
-            extra=extra,
+            extra=None if known else {k: v for k, v in piece.items() if k not in _CALL_FIELDS},
             whole=whole,
         )
 
@@ -204,15 +253,21 @@ class OpenAIReader:
             self._assembly.reasoning(reasoning)
         if text:
             self._assembly.text(text)
-        if self._finish is not None:
-            stop = map_finish_reason(self._finish)
-        else:
-            stop = "stop" if self._done else "interrupted"
-        message = self._assembly.message(stop, self._names)
+        usage = map_usage(self._usage)
+        message = self._assembly.message(self._stop_reason(usage), self._names)
+        stop = message.stop_reason or "other"
         kept = self._kept()
         if kept:
-            message = msgspec.structs.replace(message, provider_metadata={KEY: kept})
-        return LLMResult(message, stop, map_usage(self._usage), "", self._model)
+            message = msgspec.structs.replace(message, provider_metadata={KEY: _storable(kept)})
+        return LLMResult(message, stop, usage, "", scrub(self._model))
+
+    def _stop_reason(self, usage: Usage) -> StopReason:
+        if self._finish is None:
+            return "stop" if self._done else "interrupted"
+        stop = map_finish_reason(self._finish)
+        # At the limit to the token, a call may be half of what was meant, whatever the label.
+        at_cap = self._cap is not None and (usage.output_tokens or 0) >= self._cap
+        return "length" if at_cap and self._assembly.has_calls and stop not in _CUT else stop
 
     def _kept(self) -> JsonObject:
         """What this server may want back."""
@@ -236,25 +291,7 @@ class OpenAIReader:
 
 def map_finish_reason(reason: str) -> StopReason:
     """Return our word for the API's. An unknown one is `other`."""
-    return _STOP_REASONS.get(reason, "other")
-
-
-def map_usage(usage: _Usage | None) -> Usage:
-    """Return the counts as reported; what was not reported is unknown, and none is below zero."""
-    if usage is None:
-        return Usage()
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    return Usage(
-        _count(usage.prompt_tokens),
-        _count(usage.completion_tokens),
-        _count(prompt.cached_tokens if prompt else None),
-        _count(completion.reasoning_tokens if completion else None),
-        cache_write_tokens=_count(prompt.cache_write_tokens if prompt else None),
-    )
-
-
-def _count(number: int | None) -> int | None:
-    return None if number is None else max(number, 0)
+    return _STOP_REASONS.get(reason) or _STOP_REASONS.get(reason.lower(), "other")
 
 
 def _thought(value: Any) -> str:
@@ -263,30 +300,27 @@ def _thought(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-# ---------------------------------------------------------------- errors
+def _blank(message: Message) -> bool:
+    return not any(getattr(message, name) for name in Message.__struct_fields__)
 
 
-def error_in(error: JsonObject | str) -> LLMError:
-    """Return the error that came inside a response of status 200."""
-    code = error.get("code") if isinstance(error, dict) else None
-    return error_of(int(str(code)) if str(code).isdigit() else 500, error, None)
+def _index(value: Any) -> int | None:
+    """The index of a call, also as text."""
+    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.isdecimal()) else None
 
 
-def error_of(
-    status: int, error: JsonObject | str | None, retry_after: float | None, provider: str = KEY
-) -> LLMError:
-    """Return the error of a refusal."""
-    said = error if isinstance(error, str) else str((error or {}).get("message") or "")
-    code = "" if not isinstance(error, dict) else f"{error.get('code')} {error.get('type')}"
-    text = f"{code} {said}".lower()
-    return error_for(provider, status, _kind(text), retry_after, said)
+def _encoded(arguments: Any) -> str:
+    """Arguments that came as an object, as the text that they should have been."""
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except UnicodeError:
+        return encode_result(arguments, sys.maxsize).text
 
 
-def _kind(text: str) -> str:
-    if "insufficient_quota" in text or "billing" in text:
-        return "quota"
-    if any(word in text for word in ("context_length", "context length", "maximum context", "context size")):
-        return "context"
-    if any(word in text for word in ("content_filter", "content_policy", "invalid_prompt")):
-        return "filter"
-    return ""
+def _storable(kept: JsonObject) -> JsonObject:
+    """What is kept, without the half characters that no store takes."""
+    try:
+        msgspec.json.encode(kept)
+    except UnicodeError:
+        kept = encode_result(kept, sys.maxsize).value
+    return kept

@@ -1,7 +1,7 @@
 """What the Responses API refuses, before and within a response of status 200."""
 
 from playhead.errors import LLMError
-from playhead.llm.openai_reply import error_of
+from playhead.llm.openai_errors import error_of
 from playhead.types import JsonObject
 
 KEY = "openai-responses"
