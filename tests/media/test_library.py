@@ -207,6 +207,29 @@ async def test_many_uploads_at_once_do_not_mix(library: MediaLibrary, tmp_path: 
 
 
 @pytest.mark.anyio
+async def test_the_same_file_sent_many_times_at_once_is_stored_once(library: MediaLibrary) -> None:
+    """R32: no upload trips over another that ends beside it, and none is stored beside its like."""
+    records = await asyncio.gather(*(library.add("a.mp4", chunks(JFK)) for _ in range(50)))
+    assert {record.id for record in records} == {library.list()[0].id}
+
+
+@pytest.mark.anyio
+async def test_an_upload_does_not_mind_that_another_one_ends(
+    library: MediaLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R32: the part of another may be gone between its being seen and its being looked at."""
+    monkeypatch.setattr(Path, "glob", lambda folder, _: [folder / ".gone.part"])
+    assert (await library.add("a.mp4", chunks(JFK))).name == "a.mp4"
+
+
+def test_of_an_id_that_is_not_there_not_much_is_said_again(library: MediaLibrary) -> None:
+    """Issue 2, bad input: the error stays readable whatever was sent as an id."""
+    with pytest.raises(MediaError) as caught:
+        library.path("x" * 60_000)
+    assert str(caught.value) == f"There is no media with the id '{'x' * 100}…'."
+
+
+@pytest.mark.anyio
 async def test_the_event_loop_stays_free_while_a_file_arrives(library: MediaLibrary) -> None:
     """R32: writing, syncing and probing happen off the loop."""
     adding = asyncio.create_task(library.add("a.mp4", chunks(JFK * 40, 1_000_000)))

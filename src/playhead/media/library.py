@@ -8,9 +8,11 @@ import asyncio
 import hashlib
 import os
 import re
+import threading
 import time
 import unicodedata
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -28,6 +30,8 @@ _CHUNK = 1024 * 1024
 # An upload writes all the time; a part this old belongs to a process that died.
 _STALE_SECONDS = 3600.0
 _NAME_BYTES = 200
+# Of an id that is not there, no more than this is said again.
+_SHOWN = 100
 
 
 class MediaRecord(msgspec.Struct, frozen=True, rename="camel"):
@@ -71,6 +75,8 @@ class MediaLibrary:
         self._max_bytes = max_bytes
         self._records: dict[str, MediaRecord] = {}
         self._seen: tuple[int, ...] | None = None
+        # Between the look for the same file and its being in place, no other may come in.
+        self._placing = threading.Lock()
 
     async def add(
         self, name: str, chunks: AsyncIterator[bytes], *, max_bytes: int | None = None
@@ -118,7 +124,7 @@ class MediaLibrary:
         """Return where the file of an id lies. Raises `MediaError` `not_found`."""
         record = self.get(asset_id)
         if record is None:
-            raise MediaError(f"There is no media with the id {asset_id!r}.", code="not_found")
+            raise no_such_media(asset_id)
         return self._folder / (record.id + record.suffix)
 
     async def delete(self, asset_id: str) -> None:
@@ -130,8 +136,9 @@ class MediaLibrary:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for old in self._folder.glob(".*.part"):
-                if time.time() - old.stat().st_mtime > _STALE_SECONDS:
-                    old.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):  # another upload's, which just ended
+                    if time.time() - old.stat().st_mtime > _STALE_SECONDS:
+                        old.unlink()
             return part.open("xb")
         except OSError as error:
             raise MediaError(f"The media folder cannot be written: {error.strerror}.", code="media") from None
@@ -143,17 +150,21 @@ class MediaLibrary:
         except MediaError as error:
             # The text names the part; say it of the file as the person knows it.
             raise MediaError(str(error).replace(repr(part.name), repr(name)), code=error.code) from None
-        for known in self.list():
-            if known.sha256 == sha256 and known.name == name:
-                return known
-        record = _record(media_id, name, size, sha256, facts)
-        place = self._folder / f"{media_id}.json"
+        with self._placing:
+            for known in self.list():
+                if known.sha256 == sha256 and known.name == name:
+                    return known
+            return self._place(part, _record(media_id, name, size, sha256, facts))
+
+    def _place(self, part: Path, record: MediaRecord) -> MediaRecord:
+        place = self._folder / f"{record.id}.json"
         try:
             write_atomically(place, msgspec.json.encode(record))
-            part.replace(self._folder / (media_id + record.suffix))
+            part.replace(self._folder / (record.id + record.suffix))
         except OSError as error:
             place.unlink(missing_ok=True)
-            raise MediaError(f"{name!r} could not be stored: {error.strerror}.", code="media") from None
+            text = f"{record.name!r} could not be stored: {error.strerror}."
+            raise MediaError(text, code="media") from None
         sync_folder(self._folder)
         return record
 
@@ -201,6 +212,12 @@ class MediaLibrary:
         except (MediaError, OSError):
             return None
         return record
+
+
+def no_such_media(asset_id: str) -> MediaError:
+    """Return the error of an id that is not there. Whoever asked may have sent any text as one."""
+    shown = asset_id if len(asset_id) <= _SHOWN else f"{asset_id[:_SHOWN]}…"
+    return MediaError(f"There is no media with the id {shown!r}.", code="not_found")
 
 
 def safe_name(name: str) -> str:

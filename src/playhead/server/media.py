@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, Response
 
 from playhead.errors import MediaError
 from playhead.media.captions import CONTENT_TYPES, render
-from playhead.media.library import MediaRecord
+from playhead.media.library import MediaRecord, no_such_media
 from playhead.media.types import Transcript
 from playhead.server.body import bounded
 from playhead.server.errors import ApiError
@@ -82,7 +82,7 @@ async def media_content(request: Request) -> Response:
     except FileNotFoundError:
         record = None
     if record is None:
-        raise MediaError(f"There is no media with the id {media_id!r}.", code="not_found")
+        raise no_such_media(media_id)
     etag = f'"{record.sha256}"'
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={**_SAFE, "ETag": etag})
