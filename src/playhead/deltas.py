@@ -13,8 +13,10 @@ from playhead.types import AssistantMessage, ChatMessage, LLMResult
 
 logger = logging.getLogger("playhead")
 
-# Past this many unread deltas a slow reader gets its neighbours merged.
+# Past this many unread deltas a slow reader gets its neighbours merged, up to so many characters in
+# one: text grows by copying, and without an end to it a reader that never reads would cost ever more.
 _MERGE_ABOVE = 1_000
+_MERGE_UP_TO = 8_192
 
 
 class Teller:
@@ -132,7 +134,11 @@ class EventQueue:
         items = self.items
         if len(items) > _MERGE_ABOVE and isinstance(event, TextDelta | ReasoningDelta):
             last = items[-1]
-            if type(last) is type(event) and last.message_id == event.message_id:
+            if (
+                type(last) is type(event)
+                and last.message_id == event.message_id
+                and len(last.text) < _MERGE_UP_TO
+            ):
                 last.text += event.text
                 return
         items.append(event)

@@ -94,6 +94,23 @@ async def test_a_slow_reader_gets_merged_deltas_and_loses_nothing() -> None:
     assert "".join(e.text for e in texts) == "".join(f"{n} " for n in range(50_000))
 
 
+async def test_merged_deltas_stay_small_however_long_nobody_reads() -> None:
+    """Issue 2, bad input: text grows by copying; one ever longer piece would stop the event loop."""
+    piece = "lorem ipsum " * 40
+
+    class Flood:
+        async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+            assert emit is not None
+            for _ in range(20_000):
+                emit(TextDelta(piece))
+            return text("x")
+
+    texts = [e async for e in AgentLoop(Flood()).stream("hi") if isinstance(e, TextDelta)]
+    assert max(len(e.text) for e in texts) < 10_000
+    assert sum(len(e.text) for e in texts) == 20_000 * len(piece)
+    assert len(texts) < 3_000
+
+
 async def test_a_callback_takes_the_same_events_as_the_stream() -> None:
     """Issue 4: `run(emit=)`: one path, whoever listens."""
     script = [openai_sse(calls=[("add", {"a": 2, "b": 3})]), openai_sse("It is", " 5.")]
