@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead import LLMRequest, UserMessage
 from playhead.errors import ProtocolError
-from playhead.llm import sse
+from playhead.llm import call, sse
+from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.sse import EventParser
+from playhead.testing import FakeProvider, openai_sse
 
 
 def parse(*pieces: bytes) -> list[tuple[str, bytes]]:
@@ -83,6 +86,16 @@ def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert parser.feed(b"data: " + b"x" * 100) == []
     with pytest.raises(ProtocolError, match="more than 1000 bytes"):
         parser.feed(b"data: " + b"x" * 100)
+
+
+@pytest.mark.anyio
+async def test_a_stream_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 2, bad input: a provider that streams for ever costs bounded memory, and the error says why."""
+    monkeypatch.setattr(call, "MAX_STREAM", 10_000)
+    async with FakeProvider(openai_sse(*["lorem ipsum"] * 200, finish_reason=None, cut="hang")) as provider:
+        llm = OpenAICompatible("m", "key", f"{provider.url}/v1")
+        with pytest.raises(ProtocolError, match="streamed more than 10000 bytes"):
+            await llm.generate(LLMRequest([UserMessage("hi")]), lambda _: None)
 
 
 def test_many_small_events_do_not_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

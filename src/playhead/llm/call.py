@@ -30,6 +30,9 @@ from playhead.llm.structured import OutputWay, Shaped
 from playhead.types import LLMRequest, LLMResult
 
 _ERROR_BODY = 64 * 1024
+# A stream wraps each token in some hundred bytes, so that it may be longer than a whole answer; this
+# much is several hundred thousand tokens. A provider that streams for ever is cut off here.
+MAX_STREAM = 2 * http.MAX_BODY
 # Once the end was said, counts may follow, and then the connection should end.
 _AFTER_THE_END = 5.0
 
@@ -138,6 +141,8 @@ async def _feed(
             for name, data in events:
                 take(name, data)
             read += len(piece)
+            if read > MAX_STREAM:
+                raise ProtocolError(f"The provider streamed more than {MAX_STREAM} bytes in one answer.")
             if getattr(reader, "ended", False):
                 if events:  # keep-alives do not count
                     guard.reschedule(asyncio.get_running_loop().time() + _AFTER_THE_END)
