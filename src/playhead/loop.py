@@ -244,6 +244,8 @@ class _Run:
             return await self.finish("error", self.limits.reached, "limit")
         if self.loop.stop_when is not None and self.loop.stop_when(tuple(self.steps)):
             return await self.finish("stop")
+        if reply.complaint is not None:
+            await self.ask_again(reply.complaint)
         return None
 
     def refusal(self, result: LLMResult, closing: bool) -> str | None:
@@ -295,19 +297,18 @@ class _Run:
         if reply.complaint is None:
             self.output = self.loop.judge.value(message.content)
             return None if closing else await self.finish("final")
-        return None if closing else await self.ask_again(reply.complaint)
-
-    async def ask_again(self, complaint: str) -> AgentRunResult | None:
-        """Answer a text that was not taken with what is wrong, if there is a step left for that."""
         last = self.asks >= self.options.max_asks or self.index >= self.options.max_steps
-        if last or self.stop_reason == "content_filter":
-            text = f"None of {self.asks + 1} answers was taken. The last complaint: {complaint}"
-            return await self.finish("error", text[:_MAX_ERROR], "output_mismatch")
+        if closing or not (last or self.stop_reason == "content_filter"):
+            return None
+        text = f"None of {self.asks + 1} answers was taken. The last complaint: {reply.complaint}"
+        return await self.finish("error", text[:_MAX_ERROR], "output_mismatch")
+
+    async def ask_again(self, complaint: str) -> None:
+        """Answer a text that was not taken with what is wrong."""
         self.asks += 1
         ask = UserMessage(complaint, id=f"{self.port.turn_id}/{self.index}/ask")
         await self.tell("ask", UserMessageEvent(message=ask), ask)
         self.add(ask)
-        return None
 
     async def finish(
         self,

@@ -16,6 +16,7 @@ from playhead import (
     LLMRequest,
     LLMResult,
     LoopOptions,
+    Usage,
     UserMessage,
     connect,
 )
@@ -150,9 +151,17 @@ async def test_text_beside_calls_is_not_an_answer() -> None:
 
 
 async def test_stop_when_still_ends_the_run_between_asks() -> None:
-    """S2: after each step."""
+    """S2: after each step; then nothing is asked that nobody will answer."""
     result = await run(Scripted(text(BAD)), stop_when=lambda steps: len(steps) == 1)
     assert (result.finish_reason, result.output) == ("stop", None)
+    assert [m.role for m in result.messages] == ["user", "assistant"]
+
+
+async def test_a_limit_ends_the_run_between_asks() -> None:
+    """An ask costs as any other request."""
+    said = LLMResult(AssistantMessage(BAD), "stop", Usage(90, 20))
+    result = await run(Scripted(said), options=options(max_run_tokens=100))
+    assert (result.error_code, [m.role for m in result.messages]) == ("limit", ["user", "assistant"])
 
 
 async def test_a_cut_answer_is_asked_for_again_and_told_so() -> None:
