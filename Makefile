@@ -5,7 +5,7 @@
 BIN := .venv/bin
 export PYTHON
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check bench lock setup-demo setup-dev
+.PHONY: help demo test lint types check bench lock setup-demo setup-dev setup-any-llm
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -13,7 +13,7 @@ help: ## Show this list
 demo: setup-demo ## Transcribe a sample in the terminal, then serve the page (ARGS=--once: no page)
 	@$(BIN)/playhead demo $(ARGS)
 
-test: setup-dev ## Run the tests
+test: setup-dev setup-any-llm ## Run the tests
 	@$(BIN)/pytest $(ARGS)
 
 lint: setup-dev ## Check rules and formatting with ruff
@@ -31,5 +31,5 @@ bench: setup-dev ## Measure against a hand-written loop; prints tables
 lock: ## Renew requirements/ from pyproject.toml (ARGS=--upgrade: take the newest)
 	@bash scripts/lock.sh $(ARGS)
 
-setup-demo setup-dev:
+setup-demo setup-dev setup-any-llm:
 	@bash scripts/setup.sh $(@:setup-%=%)
