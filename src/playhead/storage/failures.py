@@ -10,10 +10,12 @@ from playhead.errors import StoreError
 _LOCKED = "was locked by others for too long. Nothing was written; try again."
 _FULL = "has no room left: its disk is full. Nothing of this was written; free space and try again."
 _READ_ONLY = "cannot be written: it is read-only. Give the process the right to write it and its folder."
-_GONE = "cannot be reached, or the connection was lost. Check that it runs and that its address is right."
+_GONE = (
+    "cannot be reached, or the connection was lost, or the login was refused."
+    " Check that it runs, and its address, name, user and password."
+)
 _DAMAGED = "is damaged, or no database. Put it aside and restore a copy, or name another."
 _NOT_OPENED = "cannot be opened. Check that its folder exists, and the right to write in it."
-_REFUSED = "refused the login. Check the user, the password and the database's name."
 
 # By the beginning of SQLite's error name and of Postgres's SQLSTATE. The first that fits holds.
 # https://www.sqlite.org/rescode.html
@@ -30,8 +32,8 @@ _BY_CODE = {
     "55P03": _LOCKED,
     "53100": _FULL,
     "25006": _READ_ONLY,
-    "28": _REFUSED,
-    "3D": _REFUSED,
+    "28": _GONE,
+    "3D": _GONE,
     "08": _GONE,
     "57P": _GONE,
     "XX001": _DAMAGED,
@@ -55,7 +57,7 @@ def may_try_again(error: BaseException) -> bool:
 def concerns_all(error: BaseException) -> bool:
     """True when what failed is the database and not this piece of work: others would fail too."""
     return (isinstance(error, DBAPIError) and error.connection_invalidated) or (
-        _meaning(error) in (_LOCKED, _READ_ONLY, _GONE, _DAMAGED, _NOT_OPENED, _REFUSED)
+        _meaning(error) in (_LOCKED, _READ_ONLY, _GONE, _DAMAGED, _NOT_OPENED)
     )
 
 

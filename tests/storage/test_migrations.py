@@ -1,0 +1,184 @@
+"""Every database of an earlier version opens in this one, with all that is in it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, MetaData, insert, inspect, select, text
+
+from playhead.errors import StoreError
+from playhead.storage.connect import connect_engines
+from playhead.storage.engine import Database, open_database
+from playhead.storage.migrations import MIGRATIONS, migrate
+from playhead.storage.sql_calls import SQLCallLog
+from playhead.storage.tables import metadata, schema
+from playhead.storage.turns import SQLTurnStore
+from playhead.types import CallRecord, ToolCall, UserMessage
+
+pytestmark = pytest.mark.anyio
+
+# What each schema added, as a database of that version holds it, keys included. Frozen: it is never
+# made by the code of today.
+THREAD = {"thread_id": "t", "tenant_id": "acme", "thread_key": "1b4ebb479df125a128a607305f8f4d592026ba00"}
+ACME = "7181a4831812fef8b990cedf8f708b453ad7ab44"
+TIMES = {"created_at": 900, "updated_at": 950}
+TURN = {
+    **THREAD,
+    "turn_id": "turn",
+    "turn_key": "41160b3d0b8a33275358d8a77608b8b2733759b6",
+    "turn_seq": 1,
+    "format": 1,
+    "extra": '{"timestamp":900}',
+}
+DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
+    1: [
+        (
+            "agent_threads",
+            {**THREAD, "tenant_key": ACME, "last_seq": 2, "created_at": 900, "updated_at": 950},
+        ),
+        (
+            "agent_turns",
+            {
+                **TURN,
+                "message_key": "9dad3afa5f6973df433a9e189707b8ca74126aec",
+                "id": "m1",
+                "seq": 1,
+                "step_index": 0,
+                "role": "user",
+                "content": "hello",
+                "created_at": 900,
+            },
+        ),
+        (
+            "agent_turns",
+            {
+                **TURN,
+                "message_key": "5bb9a151eff0034756758958a2eaf65e11b4c3db",
+                "id": "m2",
+                "seq": 2,
+                "step_index": 1,
+                "role": "assistant",
+                "content": "hi",
+                "tool_calls": '[{"id":"c","name":"f","args":{"z":1,"a":2}}]',
+                "created_at": 950,
+            },
+        ),
+    ],
+    2: [
+        (
+            "ai_call_log",
+            {
+                "thread_id": "t",
+                "tenant_id": "acme",
+                "turn_id": "turn",
+                "tenant_key": ACME,
+                "thread_key": "3aef55ba3cd145acf0d64a7a8cac60b1edadf520",
+                "turn_key": "c25840461dc836127934f70c5f563f3ed9375547",
+                "task": "chat",
+                "provider": "p",
+                "model": "m",
+                "status": "success",
+                "created_at": 900,
+                "cost_micro_usd": 7,
+            },
+        )
+    ],
+}
+RECORD = CallRecord(
+    "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
+)
+
+
+def make_at(url: str, version: int) -> None:
+    """Make a database of a schema, with the data of that time in it."""
+    engines = connect_engines(url, 10)
+    with engines.write.begin() as connection:
+        migrate(connection, MIGRATIONS[:version])
+        for number in range(1, version + 1):
+            for table, row in DATA[number]:
+                values = ", ".join(f":{name}" for name in row)
+                connection.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"), row)
+    engines.dispose()
+
+
+@pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
+async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, version: int) -> None:
+    """Q205: it is brought to the newest schema, nothing of it is lost, and it is written as before."""
+    make_at(url, version)
+    async with await open_database(url) as database:
+        store, log = SQLTurnStore(database), SQLCallLog(database)
+        rows = await store.window("t", tenant_id="acme")
+        if version >= 1:
+            assert [(r.seq, r.id, r.content, r.step_index, r.created_at) for r in rows] == [
+                (1, "m1", "hello", 0, 900),
+                (2, "m2", "hi", 1, 950),
+            ]
+            assert rows[1].tool_calls == [ToolCall("c", "f", {"z": 1, "a": 2})]
+            assert list(rows[1].tool_calls[0].args) == ["z", "a"]
+            assert await store.turn("turn", tenant_id="acme") == rows
+            again = await store.append("t", UserMessage("x", id="m1"), turn_id="new", tenant_id="acme")
+            assert again == rows[0]
+        calls = await log.calls(tenant_id="acme")
+        assert [row.call for row in calls] == ([RECORD] if version >= 2 else [])
+        added = await store.append("t", UserMessage("next"), turn_id="turn", tenant_id="acme")
+        assert added.seq == len(rows) + 1
+        await log.record(RECORD)
+        assert len(await log.calls(tenant_id="acme")) == len(calls) + 1
+
+
+def test_every_schema_has_data_to_be_opened_with() -> None:
+    """Q205: who adds a migration adds what a database of it holds."""
+    assert list(DATA) == list(range(1, len(MIGRATIONS) + 1))
+
+
+async def test_the_migrations_make_the_tables_that_are_queried(database: Database) -> None:
+    """Q205: what `tables.py` says and what `migrations.py` makes are the same."""
+
+    def shape(tables: MetaData) -> dict[str, Any]:
+        return {
+            table.name: (
+                [(column.name, column.nullable, column.primary_key) for column in table.columns],
+                sorted((str(i.name), [c.name for c in i.columns]) for i in table.indexes),
+            )
+            for table in tables.tables.values()
+        }
+
+    def made(connection: Connection) -> tuple[dict[str, Any], dict[str, list[str]]]:
+        found = MetaData()
+        found.reflect(connection)
+        unique = inspect(connection).get_unique_constraints("agent_turns")
+        return shape(found), {str(u["name"]): list(u["column_names"]) for u in unique}
+
+    tables, unique = await database.read(made)
+    wanted = shape(metadata)
+    assert tables == wanted
+    assert unique == {
+        "agent_turns_once": ["thread_key", "message_key"],
+        "agent_turns_seq": ["thread_key", "seq"],
+    }
+
+
+async def test_a_database_of_a_later_version_is_left_alone(url: str) -> None:
+    """Q205: a newer schema is refused with what to do, and nothing of it is touched."""
+    make_at(url, len(MIGRATIONS))
+    engines = connect_engines(url, 10)
+    with engines.write.begin() as connection:
+        connection.execute(insert(schema), {"version": 99})
+    with pytest.raises(StoreError, match=r"schema 99, .* up to 2: update Playhead"):
+        await open_database(url)
+    with engines.read.connect() as connection:
+        assert list(connection.execute(select(schema.c.version)).scalars()) == [1, 2, 99]
+    engines.dispose()
+
+
+async def test_a_migration_that_fails_leaves_the_schema_it_found(url: str) -> None:
+    """Q205: a migration is done whole or not at all."""
+    make_at(url, 1)
+    engines = connect_engines(url, 10)
+    broken = (*MIGRATIONS[:1], ("CREATE TABLE half (x INTEGER)", "CREATE TABEL nonsense"))
+    with pytest.raises(Exception, match="syntax"), engines.write.begin() as connection:
+        migrate(connection, broken)
+    with engines.read.connect() as connection:
+        assert not inspect(connection).has_table("half")
+        assert list(connection.execute(select(schema.c.version)).scalars()) == [1]
+    engines.dispose()
