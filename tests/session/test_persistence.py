@@ -6,7 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,6 +113,9 @@ def test_half_a_character_pair_is_shown_as_it_is_kept(path: Path) -> None:
         pytest.param(
             b'{"action":"add_message","message":{"role":"user","content":"\xff"}}', [], id="not UTF-8"
         ),
+        pytest.param(
+            GOOD[0] + b'\n{"action":"add_message","message":' + b"[" * 50_000, ["0"], id="nested too deeply"
+        ),
     ],
 )
 def test_a_damaged_file_is_set_aside(
@@ -166,6 +169,15 @@ def test_a_file_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
         assert str(tmp_path) not in str(caught.value)
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_a_clear_error(path: Path, make: Callable[[Path], object]) -> None:
+    """R3: a pipe would be waited for, and a device read, for ever."""
+    path.parent.mkdir()
+    make(path)
+    with pytest.raises(StoreError, match=r"chat\.jsonl is not a file"):
+        ChatStore(persist=path)
+
+
 @contextmanager
 def no_room_beyond(size: int) -> Iterator[None]:
     """The file system refuses to let any file grow past `size` bytes, in mid-write if need be."""
@@ -202,7 +214,7 @@ def test_a_damaged_file_on_a_full_disk_is_not_fatal(path: Path, caplog: pytest.L
         store = ChatStore(persist=path)
     assert (contents(store), path.read_bytes()) == (["0"], data)
     assert "could not be set aside" in caplog.text
-    assert [p.name for p in path.parent.iterdir() if ".new-" in p.name] == []
+    assert [p.name for p in path.parent.iterdir()] == [path.name], "each start would leave more"
     store.add_message(role="user", content="next")
     assert contents(ChatStore(persist=path)) == ["0", "next"]
 

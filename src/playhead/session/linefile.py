@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,6 +80,7 @@ class LineFile:
 
     def _set_aside(self, kept: list[bytes], broken: int) -> None:
         aside = self._path.with_name(f"{self._path.name}.broken-{new_id()}")
+        before = self._path.stat()
         try:
             try:
                 os.link(self._path, aside)
@@ -86,6 +88,10 @@ class LineFile:
                 shutil.copyfile(self._path, aside)
             self._replace(kept)
         except OSError as error:
+            # Each start would leave another one; but where the new file is in place, it is all there is.
+            with contextlib.suppress(OSError):
+                if os.path.samestat(before, self._path.stat()):
+                    aside.unlink(missing_ok=True)
             logger.warning(
                 "%s has %d lines that cannot be read; it could not be set aside (%s) and stays as it is.",
                 self._path.name,
@@ -133,6 +139,8 @@ class LineFile:
         while True:
             fd = os.open(self._path, _FLAGS, 0o600)
             try:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    raise StoreError(f"{self._path.name} is not a file; give the path of one.")
                 if _lock(fd) and self._is_current(fd):
                     yield fd
                     return

@@ -171,7 +171,7 @@ def _read_line(line: bytes, messages: list[ChatMessage]) -> Verdict:
             return "reset"
         if read.action == "add_message":
             messages.append(_decode_message(read.message))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "broken"
     return "keep"  # an action of a later version is kept for it
 
