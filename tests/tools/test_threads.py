@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,6 +30,49 @@ async def test_a_blocking_tool_runs_beside_the_event_loop() -> None:
     running = asyncio.ensure_future(ToolRegistry([wait]).execute(ToolCall("c1", "wait", {}), timeout=10))
     asyncio.get_running_loop().call_soon(released.set)
     assert (await running).text == "playhead-tool"
+
+
+@pytest.mark.anyio
+async def test_a_generator_is_read_beside_the_event_loop() -> None:
+    """S6, S8: it is slow as the tool is; what it says, and where it breaks off, is the result."""
+    released = threading.Event()
+
+    def lines() -> Iterator[str]:
+        yield threading.current_thread().name
+        assert released.wait(10)
+        yield variable.get()
+        raise ValueError("bad")
+
+    @tool
+    def read() -> Iterator[str]:
+        return lines()
+
+    variable.set("here")
+    running = asyncio.ensure_future(ToolRegistry([read]).execute(ToolCall("c1", "read", {}), timeout=10))
+    asyncio.get_running_loop().call_soon(released.set)
+    assert (await running).result == ["playhead-tool", "here", "(reading stopped here: bad)"]
+
+
+@pytest.mark.anyio
+async def test_a_generator_without_an_end_is_stopped_when_its_time_is_up() -> None:
+    """S8: the run goes on, and so does the thread, to its end."""
+    ended = threading.Event()
+
+    def drops() -> Iterator[str]:
+        try:
+            while True:
+                threading.Event().wait(0.001)
+                yield ""
+        finally:
+            ended.set()
+
+    @tool
+    def drip() -> Iterator[str]:
+        return drops()
+
+    result = await ToolRegistry([drip]).execute(ToolCall("c1", "drip", {}), timeout=0.05)
+    assert result.error == "`drip` was stopped: it did not finish within 0.05 seconds."
+    assert await asyncio.get_running_loop().run_in_executor(None, ended.wait, 10)
 
 
 @pytest.mark.anyio

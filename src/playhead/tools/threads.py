@@ -6,10 +6,12 @@ import inspect
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
+from playhead.encode import encode_result
 from playhead.errors import ToolError
 from playhead.types import ToolContext
 
@@ -20,6 +22,9 @@ async def run_blocking(call: Callable[[ToolContext], Any], context: ToolContext)
     The function sees the caller's context variables. When the caller is cancelled, by a stop or a time-out,
     the context's `cancelled` turns true; a thread cannot be ended, so a function that looks
     at it ends soon, and the progress and the result of one that does not are dropped.
+
+    An iterator that it returns, such as a generator or the lines of a file, is read here as well, as
+    far as it is worth reading: that it is slow, or has no end, must not hold up the event loop.
 
     The thread is not one of the event loop's pool: a tool that hangs must hold up neither the name
     look-ups, which run in that pool, nor the end of the process.
@@ -48,6 +53,8 @@ async def run_blocking(call: Callable[[ToolContext], Any], context: ToolContext)
         value, error = None, None
         try:
             value = variables.run(call, inner)
+            if isinstance(value, Iterator):
+                value = variables.run(_read, value, stopped)
         except BaseException as raised:
             error = _awaitable_error(raised)
         with suppress(RuntimeError):  # the event loop is closed: nobody waits
@@ -60,6 +67,11 @@ async def run_blocking(call: Callable[[ToolContext], Any], context: ToolContext)
         stopped.set()
         raise
     return await value if inspect.isawaitable(value) else value
+
+
+def _read(items: Iterator[Any], stopped: threading.Event) -> Any:
+    """What an iterator yields, as JSON types. The encoder knows where to stop an endless one."""
+    return encode_result(takewhile(lambda _: not stopped.is_set(), items)).value
 
 
 _Job = Callable[[], None]
