@@ -2,7 +2,16 @@
 
 import pytest
 
-from playhead import AssistantMessage, ChatMessage, LLMRequest, ToolCall, ToolMessage, UserMessage
+from playhead import (
+    AgentLoop,
+    AssistantMessage,
+    ChatMessage,
+    LLMRequest,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    tool,
+)
 from playhead.events import LLMDelta, TextDelta
 from playhead.llm.mock import MockLLM
 from playhead.types import TextPart
@@ -64,3 +73,17 @@ async def test_a_new_question_starts_over() -> None:
     history += [ToolMessage("c", "echo_context", "{}"), AssistantMessage("ok"), UserMessage("transcribe")]
     message, _ = await ask(*history)
     assert message.tool_calls[0].name == "transcribe_video"
+
+
+async def test_tools_that_it_does_not_know_are_left_alone_and_the_answer_says_so() -> None:
+    """R62: an agent with tools of one's own ends in a text that says what to do, not in a failed call."""
+
+    @tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    result = await AgentLoop(MockLLM(), tools=[add]).run("What is 2 + 3?")
+    assert (result.finish_reason, len(result.steps)) == ("final", 1)
+    assert "mock model" in result.text
+    assert "(add)" in result.text
+    assert "LLM_PROVIDER" in result.text

@@ -1,6 +1,7 @@
 """A model without a model: it transcribes when asked to, and echoes the context otherwise.
 
-It needs neither key nor network, and answers in text once the result of its call is there.
+It needs neither key nor network, and answers in text once the result of its call is there, or when the
+tools on offer are others.
 """
 
 import json
@@ -23,6 +24,11 @@ from playhead.types import (
 
 _INTENT = "transcri"
 _SHOWN = 400
+# Who tries an agent with tools of their own is told why nothing happens.
+_NOT_MINE = (
+    "This is the mock model. It would call {name}, which is not among the tools here ({offered}), and it "
+    "knows no others. Set LLM_PROVIDER, LLM_MODEL and LLM_API_KEY to have a real model choose."
+)
 
 
 class MockLLM:
@@ -36,7 +42,11 @@ class MockLLM:
         asked, results = _turn(request.messages)
         if results:
             return _said(_answer(results), emit)
-        return _called("transcribe_video" if _INTENT in asked.lower() else "echo_context", emit)
+        name = "transcribe_video" if _INTENT in asked.lower() else "echo_context"
+        offered = [tool.name for tool in request.tools]
+        if offered and name not in offered:
+            return _said(_NOT_MINE.format(name=name, offered=", ".join(offered)), emit)
+        return _called(name, emit)
 
 
 def _turn(messages: Sequence[ChatMessage]) -> tuple[str, list[ToolMessage]]:
