@@ -103,7 +103,7 @@ class Asking:
         except asyncio.CancelledError:
             if not self._port.stopping():
                 raise
-            return replace(reply, cancelled=True)
+            return reply  # the run ends as cancelled, with its text
 
     async def _prepared(
         self, index: int, request: LLMRequest, steps: Sequence[AgentStep]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from playhead.events import LLMDelta, TextDelta, ToolCallStart
+from playhead.events import Attempt, LLMDelta, TextDelta, ToolCallStart
 from playhead.llm.anthropic import Anthropic
 from playhead.llm.attempts import Attempts
 from playhead.llm.base import AgentLLM
@@ -302,6 +302,16 @@ async def test_a_text_before_the_call_stays_before_the_answer(streaming: bool) -
         result, deltas = await ask(WAYS["openai-tool"].make(server.url), streaming)
     assert result.message.content == f"Here it is:\n\n{ANSWER}"
     assert not streaming or shown(deltas) == result.message.content
+
+
+async def test_text_that_turned_out_to_be_thoughts_is_not_part_of_the_answer() -> None:
+    """A closing think tag voids what was shown; the answer begins anew."""
+    reply = openai_sse("I should", " call it.</think>", calls=[(FINAL_OUTPUT, ANSWER)])
+    async with FakeProvider(reply) as server:
+        result, deltas = await ask(WAYS["openai-tool"].make(server.url), True)
+    assert result.message.content.strip() == ANSWER
+    void = max(n for n, delta in enumerate(deltas) if isinstance(delta, Attempt))
+    assert shown(deltas[void:]) == result.message.content
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from playhead.events import Attempt, EmitDelta, LLMDelta, TextDelta, ToolCallDelta, ToolCallStart
-from playhead.llm.assembly import HALF, whole_pairs
 from playhead.llm.stand_ins import prepared
 from playhead.types import LLMRequest, LLMResult, ToolSchema
 
@@ -119,7 +118,6 @@ class _ToolText:
         self._pieces: list[str] = []
         self._open: set[str] = set()
         self._given: set[str] = set()
-        self._half = ""
 
     def take(self, delta: LLMDelta) -> None:
         if isinstance(delta, ToolCallStart) and delta.name == self._name:
@@ -140,8 +138,6 @@ class _ToolText:
             self._given.add(call_id)
             if self._pieces:
                 text = f"\n\n{text}"
-        if self._half or not (text.isascii() or HALF.search(text) is None):
-            text, self._half = whole_pairs(self._half + text)
         self._pieces.append(text)
         if self._emit is not None:
             self._emit(TextDelta(text))
@@ -154,9 +150,6 @@ class _ToolText:
                 self._show(call.id, _encode(call.args).decode())
         if not mine:
             return result
-        if self._half:
-            self._half = ""
-            self._show(mine[-1].id, "\ufffd")
         others = tuple(call for call in message.tool_calls if call.name != self._name)
         stop = "stop" if result.stop_reason == "tool_calls" and not others else result.stop_reason
         content = "".join(self._pieces)
