@@ -462,3 +462,37 @@ async def test_unknown_usage_does_not_become_zero() -> None:
 def test_quota_is_not_a_rate_limit() -> None:
     """Q107: waiting does not help."""
     assert not issubclass(QuotaError, RateLimitError)
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [(refused(500), "overloaded"), (reply_bytes(b""), "connection"), (CUT, "The answer")],
+    ids=["refused", "closed", "cut"],
+)
+async def test_q113_without_other_targets_the_streamed_failure_is_the_answer(
+    reply: Reply, outcome: str
+) -> None:
+    """Q113: nothing else is asked; the original error, or what was said."""
+    came: LLMResult | LLMError
+    async with FakeProvider(reply, default=openai_sse("never")) as server:
+        try:
+            came = await Attempts([on(server)], AttemptPolicy(retries=0)).generate(request(), lambda _: None)
+        except LLMError as error:
+            came = error
+    assert (came.code if isinstance(came, LLMError) else came.message.content) == outcome
+    assert len(server.requests) == 1
+
+
+async def test_q251_an_answer_names_the_model_that_gave_it() -> None:
+    """Q251: in the result, in the step, and in the `attempt` that opens it."""
+    async with FakeProvider(refused(500)) as first, FakeProvider(openai_sse("ok")) as second:
+        models = [OpenAICompatible(name, "k", f"{s.url}/v1") for name, s in (("a", first), ("b", second))]
+        targets = [Target(model, f"p-{model.model}", model.model) for model in models]
+        loop = AgentLoop(Attempts(targets, AttemptPolicy(retries=0)))
+        events = [event async for event in loop.stream("hi")]
+    assert [(e.provider, e.model) for e in events if isinstance(e, Attempt)] == [("p-a", "a"), ("p-b", "b")]
+    end = events[-1]
+    assert end.type == "run_end"
+    # The server's own name of the model, of the answer that there is.
+    assert [step.model for step in end.result.steps] == ["fake-model"]
+    assert [server.requests[0].json["model"] for server in (first, second)] == ["a", "b"]

@@ -49,7 +49,7 @@ def test_one_byte_at_a_time_gives_the_same_events() -> None:
 
 
 def test_the_recorded_stream_reads_as_the_specification_says() -> None:
-    """Q004-Q013: line ends, BOM, comments, blank data, several data lines, event names."""
+    """Q004, Q007, Q008, Q010, Q013: line ends, BOM, several data lines, comments, blank data, names."""
     assert parse(RECORDED) == [
         ("message", '{"choices":[{"delta":{"content":"café 🎬"}}]}'.encode()),
         ("ping", b"{}"),
@@ -74,7 +74,7 @@ def test_the_recorded_stream_reads_as_the_specification_says() -> None:
     ],
 )
 def test_odd_streams_read_right(pieces: tuple[bytes, ...], expected: list[bytes]) -> None:
-    """Q005-Q013: what servers and proxies are known to send."""
+    """Q005, Q011, Q013: what servers and proxies are known to send."""
     assert data(*pieces) == expected
 
 

@@ -9,19 +9,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead import ChatMessage, LLMError, LLMRequest, LLMResult, ToolMessage, UserMessage
-from playhead.events import Attempt, LLMDelta, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
-from playhead.llm.arguments import read_arguments
+from playhead import LLMError, LLMRequest, LLMResult, UserMessage
+from playhead.events import LLMDelta
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.sse import EventParser
-from playhead.server.wire import event_frame
 from playhead.testing import sse
-from tests.support.invariants import assert_paired, stored_again
-from tests.support.strict_apis import Issued, check_openai
+from tests.llm.openai_wire import (
+    assert_told,
+    assert_valid,
+)
 
 Told = list[LLMDelta]
 
@@ -42,44 +41,6 @@ def heard(pieces: Sequence[bytes]) -> tuple[LLMResult | LLMError, Told]:
         return reader.result(), told
     except LLMError as error:
         return error, told
-
-
-def assert_told(result: LLMResult, told: Sequence[LLMDelta]) -> None:
-    """A reader of the events ends up with the message."""
-    for event in told:
-        event_frame(event)
-    begin = max((n for n, d in enumerate(told) if isinstance(d, Attempt)), default=-1) + 1
-    left, message = told[begin:], result.message
-    assert "".join(d.text for d in left if isinstance(d, TextDelta)) == message.content
-    assert "".join(d.text for d in left if isinstance(d, ReasoningDelta)) == (message.reasoning or "")
-    calls = {call.id: call for call in message.tool_calls}
-    started: dict[str, str] = {}
-    for delta in left:
-        if isinstance(delta, ToolCallStart):
-            assert delta.call_id not in started
-            assert calls[delta.call_id].name.startswith(delta.name)
-            started[delta.call_id] = ""
-        elif isinstance(delta, ToolCallDelta):
-            started[delta.call_id] += delta.text
-    assert set(started) == {call.id for call in message.tool_calls if call.name}
-    for id, text in started.items():
-        assert read_arguments(text) == (calls[id].args, calls[id].error)
-
-
-def assert_valid(result: LLMResult) -> None:
-    """The message can be stored, shown, and sent back to the strictest server."""
-    message = result.message
-    assert message.stop_reason == result.stop_reason
-    results = [ToolMessage(c.id, c.name, "done") for c in message.tool_calls]
-    log: list[ChatMessage] = [UserMessage("hi"), message, *results, UserMessage("and now?")]
-    again = stored_again(log)
-    assert_paired(again)
-    body = json.loads(LLM.build_request(LLMRequest(again), True).body)
-    extras = [*((message.provider_metadata or {}).get("openai-compatible") or {}).get("calls", {}).values()]
-    for sent in body["messages"]:
-        sent.pop("reasoning_details", None)
-    check_openai(body, LLM.profile, Issued(parts=extras))
-    msgspec.json.encode(result.usage)
 
 
 def assert_good(pieces: Sequence[bytes]) -> LLMResult | LLMError:

@@ -106,6 +106,8 @@ def _check_openai_assistant(message: Body, profile: Profile, issued: Issued, whe
     allowed = {"role", "content", "tool_calls"}
     if profile.replay_reasoning != "never":
         allowed |= {profile.reasoning_field, "reasoning_details"}
+    if message.get("reasoning_details") in issued.parts:  # whoever sends them takes them back
+        allowed.add("reasoning_details")
     refuse(set(message) <= allowed, f"{where}: unknown fields {set(message) - allowed}")
     for name in ("reasoning_content", "reasoning"):
         text = message.get(name)

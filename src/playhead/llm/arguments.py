@@ -2,8 +2,9 @@
 
 import json
 import logging
+import math
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -73,7 +74,7 @@ def _repaired(text: str, lenient: bool) -> Any:
     try:
         # Half characters: the standard decoder keeps them, and pairs become one again.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        value, end = json.JSONDecoder(parse_constant=_refuse).raw_decode(text)
+        value, end = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).raw_decode(text)
     except (ValueError, RecursionError):
         return None
     if text[end:].strip():
@@ -84,8 +85,13 @@ def _repaired(text: str, lenient: bool) -> Any:
     return encode_result(value, limit=sys.maxsize).value
 
 
-def _refuse(constant: str) -> Any:
+def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _refuse(number)
 
 
 def _shown(value: Any) -> str:

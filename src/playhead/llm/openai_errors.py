@@ -30,13 +30,18 @@ def error_in(error: Any) -> LLMError:
     return error_of(status, error, None)
 
 
-def other_error(data: bytes) -> JsonObject | None:
-    """Return the error of a chunk that is one itself, as vLLM sends it: `{"object":"error",...}`."""
+def other_error(data: bytes, sure: bool = False) -> JsonObject | None:
+    """Return the error of a chunk that is one itself, as vLLM sends it: `{"object":"error",...}`.
+
+    `sure`: the event is called `error`, so any object is one.
+    """
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return raw if isinstance(raw, dict) and "error" in (raw.get("object"), raw.get("type")) else None
+    if not isinstance(raw, dict):
+        return None
+    return raw if sure or "error" in (raw.get("object"), raw.get("type")) else None
 
 
 def error_of(

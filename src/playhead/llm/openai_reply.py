@@ -1,5 +1,6 @@
 """Reading what the chat completions API answers, whole or as chunks."""
 
+import logging
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -42,6 +43,8 @@ _STOP_REASONS: dict[str, StopReason] = {
 _CUT = ("length", "content_filter", "interrupted")
 _NO_REASON = ("null", "none", "None")
 
+
+logger = logging.getLogger("playhead")
 
 _NO_CHOICE = Choice()
 _CALL_FIELDS = frozenset(("index", "id", "type", "function"))
@@ -103,7 +106,7 @@ class OpenAIReader:
                 self._take_odd(line)
             return
         if name == "error" and not response.error:
-            raise error_in(other_error(data) or data.decode("utf-8", "replace"))
+            raise error_in(other_error(data, True) or data.decode("utf-8", "replace"))
         self._take_response(response, data)
 
     def _take_odd(self, data: bytes) -> None:
@@ -254,12 +257,20 @@ class OpenAIReader:
         if text:
             self._assembly.text(text)
         usage = map_usage(self._usage)
+        self._warn_of_full_context(usage)
         message = self._assembly.message(self._stop_reason(usage), self._names)
         stop = message.stop_reason or "other"
         kept = self._kept()
         if kept:
             message = msgspec.structs.replace(message, provider_metadata={KEY: _storable(kept)})
         return LLMResult(message, stop, usage, "", scrub(self._model))
+
+    def _warn_of_full_context(self, usage: Usage) -> None:
+        """Some servers cut a long history in silence (ralphgrewe/TradingAgents#168: Ollama's num_ctx)."""
+        total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        if usage.input_tokens and total >= 2048 and total.bit_count() == 1:
+            text = "%s of %s used exactly %s tokens: its context is full, and it may have cut the history."
+            logger.warning(text, self._model, self.server, f"{total:,}")
 
     def _stop_reason(self, usage: Usage) -> StopReason:
         if self._finish is None:
