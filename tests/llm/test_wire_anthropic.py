@@ -387,3 +387,12 @@ async def test_half_a_character_is_never_stored(second: str) -> None:
     seen = await run(reply, DONE, issued=[thinks("a😀")])
     assert seen.played.messages[1].content == "b😀c"
     assert (seen.blocks(1, 1)[0] == thinks("a😀")) == (second == "\ude00")
+
+
+async def test_q056_arguments_that_break_off_are_the_output_limit() -> None:
+    """Q056: whatever the label says; no call of the answer runs."""
+    cut = [started(asks("tide_at", id="toolu_2"), 1), delta("input_json", 1, partial_json='{"port":"X')]
+    first = [started(asks("now")), delta("input_json", partial_json="{}"), stopped()]
+    seen = await run(events(*first, *cut, stopped(1)), DONE)
+    assert len(seen.played.outputs) == 2
+    assert all("output limit" in output for output in seen.played.outputs)

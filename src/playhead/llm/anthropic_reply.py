@@ -102,6 +102,11 @@ class AnthropicReader:
     def empty(self) -> bool:
         return self._assembly.empty and not self._blocks
 
+    @property
+    def ended(self) -> bool:
+        """Has the end been said?"""
+        return self._ended
+
     def take(self, name: str, data: bytes) -> None:
         try:
             event = _decode(data)
@@ -247,6 +252,7 @@ class AnthropicReader:
             for block in self._blocks:  # some servers leave the ends of blocks out
                 self._finish(block)
         message = self._assembly.message(stop, self._names)
+        stop = message.stop_reason or stop
         if stop == "tool_calls" and not message.tool_calls:
             stop = "stop"
             message = replace(message, stop_reason=stop)
