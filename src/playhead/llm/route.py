@@ -39,7 +39,8 @@ from playhead.types import AgentContext, AssistantMessage, JsonObject, LLMReques
 
 _WHO = "The chat route"
 _MAX_ERROR = 500
-_BY_CODE = {cls.code: cls for cls in LLMError.__subclasses__()}
+# Those of the tree alone: what others derive depends on what was imported before.
+_BY_CODE = {cls.code: cls for cls in LLMError.__subclasses__() if cls.__module__ == LLMError.__module__}
 _BY_STATUS: dict[int, type[LLMError]] = {
     401: AuthError,
     403: AuthError,
