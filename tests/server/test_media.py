@@ -3,14 +3,16 @@
 import asyncio
 import hashlib
 import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import aiohttp
 import pytest
 from yarl import URL
 
+from playhead.media.library import MediaLibrary
 from playhead.server import ServerOptions
 from tests.server.support import SAMPLE, ask, served, settings
 
@@ -100,6 +102,30 @@ async def test_a_bad_file_has_an_error_of_its_own(
     assert str(home) not in answer["error"]
     assert os.listdir(home / "media") == []
     assert await ask(client, "GET", "/api/media") == (200, {"items": []})
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full device")
+async def test_a_full_disk_is_told_to_a_client_that_sends_all_before_it_reads(
+    client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 2, bad input: it reads why, instead of finding its connection broken."""
+
+    def full(library: MediaLibrary, part: Path) -> BinaryIO:
+        return Path("/dev/full").open("wb")
+
+    monkeypatch.setattr(MediaLibrary, "_open_part", full)
+    url = URL(str(client._base_url))
+    size = 12_000_000
+    head = "POST /api/media?name=talk.mp4 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+
+    def send() -> bytes:
+        with socket.create_connection((url.host, url.port), timeout=10) as connection:
+            connection.sendall(f"{head}Content-Length: {size}\r\n\r\n".encode() + b"\0" * size)
+            return b"".join(iter(lambda: connection.recv(10_000), b""))
+
+    answer = await asyncio.to_thread(send)
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert b"'talk.mp4' could not be stored: No space left on device." in answer
 
 
 @pytest.mark.parametrize("way", ["body", "chunked body", "form"])
@@ -211,7 +237,20 @@ async def test_several_ranges_come_in_parts(content: str, client: aiohttp.Client
     assert BYTES[100:110] in body
 
 
-@pytest.mark.parametrize("asked", [f"bytes={SIZE}-", f"bytes={SIZE + 5}-{SIZE + 9}", "bytes=-0"])
+@pytest.mark.parametrize("asked", [f"bytes=0-9,{SIZE}-", f"bytes=-0, {SIZE + 5}-{SIZE + 9}, 0-9"])
+async def test_of_several_ranges_those_that_are_there_are_sent(
+    asked: str, content: str, client: aiohttp.ClientSession
+) -> None:
+    """RFC 9110, 14.1.1: a set of ranges can be satisfied if one of them can."""
+    async with client.get(content, headers={"Range": asked}) as response:
+        assert response.status == 206
+        assert response.headers["Content-Range"] == f"bytes 0-9/{SIZE}"
+        assert await response.read() == BYTES[:10]
+
+
+@pytest.mark.parametrize(
+    "asked", [f"bytes={SIZE}-", f"bytes={SIZE + 5}-{SIZE + 9}", "bytes=-0", f"bytes=-0,{SIZE}-"]
+)
 async def test_a_range_outside_the_file_is_416(
     asked: str, content: str, client: aiohttp.ClientSession
 ) -> None:

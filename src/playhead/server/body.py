@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -55,19 +55,20 @@ async def bounded(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
         if size > limit:
             # A client that waits for a go-ahead has not sent anything yet.
             if "100-continue" not in request.headers.get("expect", "").lower():
-                await _drain(pieces)
+                await drain(pieces)
             raise _too_large(limit)
         size = 0
         async for piece in pieces:
             size += len(piece)
             if size > limit:
-                await _drain(pieces)
+                await drain(pieces)
                 raise _too_large(limit)
             if piece:
                 yield piece
 
 
-async def _drain(pieces: AsyncGenerator[bytes, None]) -> None:
+async def drain(pieces: AsyncIterator[bytes]) -> None:
+    """Take what a client still sends, within bounds, so that it comes to read why it was refused."""
     size = 0
     try:
         async with asyncio.timeout(_DRAIN_SECONDS):

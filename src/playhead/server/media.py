@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from playhead.errors import MediaError
 from playhead.media.captions import CONTENT_TYPES, render
 from playhead.media.library import MediaRecord, no_such_media
 from playhead.media.types import Transcript
-from playhead.server.body import bounded
+from playhead.server.body import bounded, drain
 from playhead.server.errors import ApiError
 from playhead.server.multipart import file_part
 from playhead.server.parts import parts_of
@@ -25,6 +26,7 @@ _ONE = r"(?:\d{1,18}-\d{0,18}|-\d{1,18})"
 _RANGES = re.compile(rf"bytes\s*=\s*{_ONE}(?:\s*,\s*{_ONE})*\s*", re.ASCII | re.I)
 # What a form may hold beside its file.
 _FORM_ROOM = 64 * 1024
+_File = tuple[str, AsyncGenerator[bytes, None]]
 _SAFE = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -43,16 +45,27 @@ async def upload_media(request: Request) -> Response:
     limit = parts.options.max_upload
     form = request.headers.get("content-type", "").lower().startswith("multipart/form-data")
     async with aclosing(bounded(request, limit + _FORM_ROOM if form else limit)) as body:
-        if form:
-            name, chunks = await file_part(request.headers["content-type"], body)
-        else:
-            name, chunks = request.query_params.get("name", ""), body
-            if not name.strip():
-                raise ApiError(
-                    400, "invalid", "name: Give the file's name: POST /api/media?name=talk.mp4.", path="name"
-                )
-        record = await parts.carry_out(parts.library.add(name, chunks, max_bytes=limit))
+        try:
+            name, chunks = await (_form_file if form else _plain_file)(request, body)
+            record = await parts.carry_out(parts.library.add(name, chunks, max_bytes=limit))
+        except (ApiError, MediaError):
+            if not parts.stopping:
+                with suppress(ApiError):
+                    await drain(body)
+            raise
     return Response(dump(item(record)), 201, media_type="application/json")
+
+
+async def _form_file(request: Request, body: AsyncGenerator[bytes, None]) -> _File:
+    return await file_part(request.headers["content-type"], body)
+
+
+async def _plain_file(request: Request, body: AsyncGenerator[bytes, None]) -> _File:
+    name = request.query_params.get("name", "")
+    if not name.strip():
+        text = "name: Give the file's name: POST /api/media?name=talk.mp4."
+        raise ApiError(400, "invalid", text, path="name")
+    return name, body
 
 
 async def list_media(request: Request) -> Response:
@@ -135,8 +148,9 @@ async def _transcript(request: Request) -> tuple[MediaRecord, Transcript]:
 
 
 def _settle_range(request: Request, size: int) -> None:
-    """Answer 416 as JSON, and pass over a `Range` that makes no sense, as RFC 9110 14.2 has it.
+    """Answer 416 as JSON if nothing that was asked for is there, and leave out what is not.
 
+    A `Range` that makes no sense is passed over. Both as RFC 9110, 14.1.1 and 14.2, has it.
     `FileResponse` does the rest.
     """
     asked = request.headers.get("range")
@@ -144,17 +158,25 @@ def _settle_range(request: Request, size: int) -> None:
         return
     ranges = re.findall(r"(\d*)-(\d*)", asked) if _RANGES.fullmatch(asked) else []
     if not ranges or any(first and last and int(first) > int(last) for first, last in ranges):
-        headers = [(name, value) for name, value in request.scope["headers"] if name != b"range"]
-        request.scope["headers"] = headers
-    elif "if-range" not in request.headers and any(
-        int(first) >= size if first else int(last) == 0 for first, last in ranges
-    ):
+        _ask_again(request, None)
+        return
+    if "if-range" in request.headers:
+        return
+    there = [f"{first}-{last}" for first, last in ranges if (int(first) < size if first else int(last) > 0)]
+    if not there:
         raise ApiError(
             416,
             "range",
             f"The file has {size:,} bytes; the range asked for is not in it.",
             headers={"Content-Range": f"bytes */{size}"},
         )
+    if len(there) < len(ranges):
+        _ask_again(request, f"bytes={','.join(there)}")
+
+
+def _ask_again(request: Request, asked: str | None) -> None:
+    headers = [(name, value) for name, value in request.scope["headers"] if name != b"range"]
+    request.scope["headers"] = headers if asked is None else [*headers, (b"range", asked.encode())]
 
 
 def item(record: MediaRecord) -> MediaItem:
