@@ -108,7 +108,9 @@ def test_the_hash_is_of_the_content(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(b"same")
     assert content_hash(tmp_path / "a") == content_hash(tmp_path / "b")
-    for path in (tmp_path, tmp_path / "nothing"):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for path, text in ((folder, "'folder' is not a file."), (tmp_path / "no", "There is no file 'no'.")):
         with pytest.raises(MediaError) as caught:
             content_hash(path)
-        assert caught.value.code == "not_found"
+        assert (caught.value.code, str(caught.value)) == ("not_found", text)

@@ -194,6 +194,9 @@ async def test_an_asset_is_found_by_id_then_name_then_name_in_any_case(wanted: s
         ((), {}, ["No media loaded", "ask the user"]),
         (ASSETS[6:], {}, ["No media loaded"]),
         ((), {"assetId": "a1"}, ["No media loaded", "'a1'"]),
+        ((), {"assetId": "../../etc/passwd"}, ["no '../../etc/passwd'. Ask the user to add"]),
+        ((), {"assetId": "x" * 5_000_000}, [f"no '{'x' * 100}…'. Ask the user to add"]),
+        (ASSETS, {"assetId": "x" * 5_000_000}, [f"no asset '{'x' * 100}…'", "'a1'"]),
     ],
 )
 async def test_a_choice_that_cannot_be_made_lists_ids_and_names(

@@ -115,7 +115,8 @@ def content_hash(path: Path) -> str:
     """
     try:
         if not path.is_file():
-            raise MediaError(f"There is no file {path.name!r}.", code="not_found")
+            what = f"{path.name!r} is not a file" if path.exists() else f"There is no file {path.name!r}"
+            raise MediaError(f"{what}.", code="not_found")
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, ValueError):

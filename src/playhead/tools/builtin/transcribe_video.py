@@ -33,6 +33,8 @@ _CAUSES = {
 }
 _TIMEOUT = 3_600.0
 _MAX_LISTED = 50
+# A model may ask for anything: of a name that is not there, no more than this is said again.
+_SHOWN = 100
 
 
 class Library(Protocol):
@@ -151,12 +153,13 @@ def _choose(assets: Sequence[MediaAsset], wanted: str | None) -> MediaAsset:
         lambda asset: asset.name.casefold() == wanted.casefold(),
     )
     found = next((hits for test in tests if (hits := [asset for asset in assets if test(asset)])), [])
+    named = repr(wanted if len(wanted) <= _SHOWN else f"{wanted[:_SHOWN]}…")
     if not found:
         if not assets:
-            raise ToolError(f"No media loaded, so there is no {wanted!r}: ask the user to add a file first.")
-        raise ToolError(f"There is no asset {wanted!r}; use one of these ids.\n{_listed(assets)}")
+            raise ToolError(f"No media loaded, so there is no {named}. Ask the user to add a file first.")
+        raise ToolError(f"There is no asset {named}; use one of these ids.\n{_listed(assets)}")
     if len(found) > 1:
-        raise ToolError(f"{wanted!r} is the name of more than one; use the id.\n{_listed(found)}")
+        raise ToolError(f"{named} is the name of more than one; use the id.\n{_listed(found)}")
     if not _playable(found[0]):
         raise ToolError(f"{found[0].name!r} is of type {found[0].type!r}: there is nothing to hear in it.")
     return found[0]
