@@ -1,6 +1,6 @@
 """Take the README's picture of the page: the sample, transcribed by the mock model, in Chromium.
 
-    .venv/bin/python scripts/screenshot.py docs/images/page.png
+.venv/bin/python scripts/screenshot.py docs/images/page.png
 """
 
 import os
