@@ -39,7 +39,10 @@ def check_responses(body: Body, issued: Issued | None = None) -> None:
             led = after.get("type") in ("reasoning", "function_call") or after.get("role") == "assistant"
             refuse(led, f"{where}: reasoning was provided without its required following item")
             continue
-        own = item["role"] == "assistant" and n and items[n - 1].get("type") in ("function_call", "reasoning")
+        # What one answer said stays together, in its order, before the outputs of its calls.
+        before = items[n - 1] if n else {"role": "user"}
+        outside = before.get("role") == "user" or before.get("type") == "function_call_output"
+        own = item["role"] == "assistant" and not outside
         refuse(not waiting or own, f"{where}: no tool output found for function calls {waiting}")
         _check_message(item, where)
     refuse(not waiting, f"no tool output found for function calls {waiting}")
