@@ -196,6 +196,7 @@ async def test_without_a_model_nothing_is_begun(
         ({"message": ""}, "message"),
         ({"message": "  \n"}, "message"),
         ({"message": {"content": []}}, "message"),
+        ({"message": {"content": [{"type": "text", "text": " \n"}]}}, "message"),
         ({"message": 5}, "message"),
         ({"message": {}}, "message.content"),
         ({"message": {"content": 5}}, "message.content"),

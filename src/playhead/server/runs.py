@@ -1,6 +1,6 @@
 """Threads and runs. The server owns the history; a closed connection is never a stop."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from playhead.server.wire import (
     event_frame,
     public_message,
 )
+from playhead.types import ContentPart, TextPart
 
 _MAX_ID = 200
 
@@ -34,7 +35,7 @@ async def start_run(request: Request) -> Response:
     thread_id = _thread_id(request)
     body = await read_json(request, RunBody, parts.options.max_body)
     said = body.message if isinstance(body.message, NewMessage) else NewMessage(body.message)
-    if not said.content or (isinstance(said.content, str) and said.content.isspace()):
+    if _says_nothing(said.content):
         raise ApiError(400, "invalid", "message: It is empty; write what the user said.", path="message")
     if len(said.id or "") > _MAX_ID:
         text = f"message.id: It has more than {_MAX_ID} characters."
@@ -92,6 +93,11 @@ def _stream(parts: Parts, run_id: str) -> EventStream:
                 yield event_frame(event)
 
     return EventStream(frames(), parts.options.heartbeat, {"Run-Id": run_id})
+
+
+def _says_nothing(content: str | Sequence[ContentPart]) -> bool:
+    parts = [TextPart(content)] if isinstance(content, str) else content
+    return all(isinstance(part, TextPart) and not part.text.strip() for part in parts)
 
 
 def _thread_id(request: Request) -> str:
