@@ -14,6 +14,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from playhead.config import Settings
 from playhead.testing import FakeProvider, openai_sse
+from tests.media.build import picture
 from tests.server.support import SAMPLE, SPOKEN, HeldModel, address, served, settings, speech_endpoint
 
 pytestmark = pytest.mark.anyio
@@ -181,6 +182,14 @@ async def test_errors_are_plain_text_and_nothing_is_lost(browser: Browser, tmp_p
         await page.press("#message", "Enter")
         await expect(page.locator(".note.error")).not_to_be_empty()
         await expect(page.locator("#send")).to_be_enabled()
+
+
+async def test_a_picture_is_not_promised_to_be_transcribed(browser: Browser, tmp_path: Path) -> None:
+    """R32: the library takes pictures; the player can do nothing with one, and says so."""
+    file = picture(tmp_path / "still.png")
+    async with served(settings=settings(tmp_path)) as client, page_of(browser, client) as page:
+        await page.set_input_files("#file", file)
+        await expect(page.locator("#media-error")).to_contain_text("There is no sound in it")
 
 
 async def test_what_a_model_writes_is_text(browser: Browser, tmp_path: Path) -> None:

@@ -117,7 +117,10 @@ export function setUpMedia() {
   });
   picker.addEventListener("change", () => show(picker.value));
   player.addEventListener("timeupdate", follow);
-  player.addEventListener("error", () => fail("This browser cannot play the file. It can still be transcribed."));
+  player.addEventListener("error", () => {
+    const heard = assets.find(({ id }) => id === picker.value)?.hasAudio;
+    fail(`This browser cannot play the file. ${heard ? "It can still be transcribed." : "There is no sound in it."}`);
+  });
   document.addEventListener("transcribed", ({ detail }) => {
     if (detail.assetId === picker.value) showTranscript(detail.assetId, detail.segments);
   });
