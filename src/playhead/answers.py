@@ -69,8 +69,9 @@ class Answers:
                 # The row of the message is written with its first call, before any tool starts.
                 await self._tell(f"call/{n}", ToolCallEvent(call=call), message if n == 0 else None)
         if refusal is not None:
+            told = [self.repeats.hinted(call, refused(call, refusal)) for call in calls]
             return self._answered(
-                [await self._landed(step, n, call, refused(call, refusal)) for n, call in enumerate(calls)]
+                [await self._landed(step, n, call, told[n]) for n, call in enumerate(calls)]
             )
         if len(calls) == 1 and not waits(self._tools, calls[0], self._context):
             return self._answered([await self._landing(step, 0, calls[0], self._start(step, 0, calls[0]))])

@@ -166,6 +166,14 @@ async def test_a_run_ends_on_repeats_only_where_it_is_asked_to() -> None:
     assert_pairs(result.messages)
 
 
+async def test_the_same_oversized_call_is_noticed_as_well() -> None:
+    """Q055: calls of an answer that hit the output limit count, too."""
+    cut = LLMResult(AssistantMessage("", [ToolCall("c", "add", {"a": 1, "b": 2})]), "length")
+    result = await AgentLoop(Scripted(*[cut] * 3, text("less")), tools=[add]).run("go")
+    told = [step.tool_results[0].content for step in result.steps[:3]]
+    assert ["do something else" in t for t in told] == [False, False, True]
+
+
 # ---------------------------------------------------------------- the cap
 
 

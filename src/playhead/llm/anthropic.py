@@ -21,9 +21,9 @@ from playhead.llm.anthropic_reply import KEY, AnthropicReader, error_of
 from playhead.llm.anthropic_schema import convert_output_schema
 from playhead.llm.assembly import Assembly
 from playhead.llm.attachments import inline_data, inline_text, media_type
-from playhead.llm.call import call
 from playhead.llm.codecs import real_names, safe64, wire_name
 from playhead.llm.history import EncodedHistory, EncodeGroup, Group
+from playhead.llm.http_model import HttpModel, told_error
 from playhead.llm.object_schema import object_schema
 from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, NO_TOOL, not_shown, prepared
 from playhead.llm.strict_schema import has_open_objects, is_recursive
@@ -37,7 +37,6 @@ from playhead.types import (
     ImagePart,
     JsonObject,
     LLMRequest,
-    LLMResult,
     TextPart,
     ToolMessage,
     ToolSchema,
@@ -56,7 +55,7 @@ _encode = msgspec.json.Encoder().encode
 _GO_ON = _encode({"role": "user", "content": GO_ON})
 
 
-class Anthropic:
+class Anthropic(HttpModel):
     """An `AgentLLM` over `POST {base_url}/v1/messages`.
 
     Args:
@@ -101,10 +100,6 @@ class Anthropic:
         self._server = http.where(base)
         # Wire bytes are kept in the messages; thinking in them is for this model and server alone.
         self._key = f"{KEY}/{hashlib.sha256(_encode([self._server, model])).hexdigest()[:16]}"
-
-    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
-        """One call of the model. Raises `LLMError`; never retries."""
-        return await call(self, request, emit)
 
     def repaired(self, change: JsonObject) -> "Anthropic":
         """Return the same model, without what its server refused: the `repair` of an error."""
@@ -268,19 +263,9 @@ class Anthropic:
         names = prepared(request, f"{self._key}/names", None, lambda: real_names(request.tools))
         return AnthropicReader(Assembly(emit), self.model, self._server, names)
 
-    def parse_response(self, request: LLMRequest, body: bytes, emit: EmitDelta | None = None) -> LLMResult:
-        """Read a whole response. Raises `LLMError`."""
-        reader = self.reader(request, emit)
-        reader.take_body(body)
-        return reader.result()
-
     def map_error(self, status: int, body: bytes, retry_after: float | None) -> LLMError:
         """Return the error of a refusal. Its text holds nothing of the body."""
-        try:
-            raw = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeError):
-            raw = None
-        error = raw.get("error") if isinstance(raw, dict) else None
+        error = told_error(body)
         return error_of(status, error if isinstance(error, dict | str) else None, retry_after)
 
 

@@ -15,10 +15,10 @@ from playhead import http
 from playhead.errors import LLMError
 from playhead.events import EmitDelta
 from playhead.llm.assembly import Assembly
-from playhead.llm.call import call
 from playhead.llm.codecs import ID_CODECS, real_names, wire_name
 from playhead.llm.gemini_schema import convert_schema
 from playhead.llm.history import EncodedHistory, Group
+from playhead.llm.http_model import HttpModel, told_error
 from playhead.llm.openai_errors import KEY, error_of
 from playhead.llm.openai_reply import OpenAIReader
 from playhead.llm.profiles import Profile
@@ -34,7 +34,6 @@ from playhead.types import (
     ImagePart,
     JsonObject,
     LLMRequest,
-    LLMResult,
     TextPart,
     ToolMessage,
     ToolSchema,
@@ -45,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _GO_ON = _encode({"role": "user", "content": GO_ON})
 
 
-class OpenAICompatible:
+class OpenAICompatible(HttpModel):
     """An `AgentLLM` over `POST {base_url}/chat/completions`.
 
     Args:
@@ -77,10 +76,6 @@ class OpenAICompatible:
         self._options_key = f"{self._key}/options"
         self._names_key = f"{self._key}/names"
         self._convert_id = ID_CODECS[self.profile.id_codec]
-
-    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
-        """One call of the model. Raises `LLMError`; never retries."""
-        return await call(self, request, emit)
 
     def repaired(self, change: JsonObject) -> "OpenAICompatible":
         """Return the same model, spoken to as the change of the profile says."""
@@ -246,19 +241,9 @@ class OpenAICompatible:
             )
         return held[1]
 
-    def parse_response(self, request: LLMRequest, body: bytes, emit: EmitDelta | None = None) -> LLMResult:
-        """Read a whole response. Raises `LLMError`."""
-        reader = self.reader(request, emit)
-        reader.take_body(body)
-        return reader.result()
-
     def map_error(self, status: int, body: bytes, retry_after: float | None) -> LLMError:
         """Return the error of a refusal. Its text holds nothing of the body."""
-        try:
-            raw = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeError):
-            raw = None
-        error = raw.get("error", raw) if isinstance(raw, dict) else None
+        error = told_error(body)
         mapped = error_of(status, error if isinstance(error, dict | str) else None, retry_after)
         if mapped.code == "bad_request":
             mapped.repair = self._repair(str(error))

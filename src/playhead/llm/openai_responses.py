@@ -21,9 +21,9 @@ from playhead.errors import LLMError
 from playhead.events import EmitDelta
 from playhead.llm.assembly import Assembly
 from playhead.llm.attachments import inline_data, media_type
-from playhead.llm.call import call
 from playhead.llm.codecs import real_names, safe64, wire_name
 from playhead.llm.history import EncodedHistory, Group
+from playhead.llm.http_model import HttpModel, told_error
 from playhead.llm.object_schema import object_schema
 from playhead.llm.openai_responses_errors import KEY, refusal
 from playhead.llm.openai_responses_reply import ResponsesReader
@@ -39,7 +39,6 @@ from playhead.types import (
     ImagePart,
     JsonObject,
     LLMRequest,
-    LLMResult,
     TextPart,
     ToolMessage,
     ToolSchema,
@@ -52,7 +51,7 @@ _encode = msgspec.json.Encoder().encode
 _GO_ON = _encode({"role": "user", "content": GO_ON})
 
 
-class OpenAIResponses:
+class OpenAIResponses(HttpModel):
     """An `AgentLLM` over `POST {base_url}/responses`.
 
     Args:
@@ -88,10 +87,6 @@ class OpenAIResponses:
         self._server = http.where(base)
         # Wire bytes are kept in the messages; reasoning in them is for this model and server alone.
         self._key = f"{KEY}/{hashlib.sha256(_encode([self._server, model])).hexdigest()[:16]}"
-
-    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
-        """One call of the model. Raises `LLMError`; never retries."""
-        return await call(self, request, emit)
 
     def repaired(self, change: JsonObject) -> "OpenAIResponses":
         """Return the same model, without what its server refused: the `repair` of an error."""
@@ -215,19 +210,9 @@ class OpenAIResponses:
         names = prepared(request, f"{self._key}/names", None, lambda: real_names(request.tools))
         return ResponsesReader(Assembly(emit), self.model, self._server, names)
 
-    def parse_response(self, request: LLMRequest, body: bytes, emit: EmitDelta | None = None) -> LLMResult:
-        """Read a whole response. Raises `LLMError`."""
-        reader = self.reader(request, emit)
-        reader.take_body(body)
-        return reader.result()
-
     def map_error(self, status: int, body: bytes, retry_after: float | None) -> LLMError:
         """Return the error of a refusal. Its text holds nothing of the body."""
-        try:
-            raw = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeError):
-            raw = None
-        error = raw.get("error", raw) if isinstance(raw, dict) else None
+        error = told_error(body)
         return refusal(status, error if isinstance(error, dict | str) else None, retry_after)
 
 
