@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from playhead.encode import masked_traceback
 from playhead.events import Attempt, Event, LiveEvent, ReasoningDelta, TextDelta, ToolProgress
 from playhead.ids import new_id, now_ms
 from playhead.port import Port
@@ -73,8 +74,9 @@ class Deltas:
         if self.sink is not None:
             try:
                 self.sink(delta)
-            except Exception:  # a reader's fault must not break the run
-                logger.exception("A reader of deltas failed; it gets no more of this run.")
+            except Exception as error:  # a reader's fault must not break the run
+                text = "A reader of deltas failed; it gets no more of this run.\n%s"
+                logger.error(text, masked_traceback(error))
                 self.sink = None
 
     def partial(self) -> LLMResult:
@@ -118,8 +120,9 @@ class Listener:
             return
         try:
             self._take(event)
-        except Exception:  # a reader's fault must not break the run
-            logger.exception("A listener failed; it gets no more events of this run.")
+        except Exception as error:  # a reader's fault must not break the run
+            text = "A listener failed; it gets no more events of this run.\n%s"
+            logger.error(text, masked_traceback(error))
             self._take = None
 
 

@@ -250,3 +250,22 @@ async def test_a_run_stopped_at_any_moment_ends_once_and_leaves_a_usable_thread(
             break
         stopped += 1
     assert stopped > 20, "a run has many more awaits than that"
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, StoreError, asyncio.CancelledError])
+async def test_a_fault_of_the_application_tells_no_secret(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 2, bad input: neither the log nor the run's end quotes a key or a path of the machine."""
+
+    def system(context: Any) -> str:
+        raise kind("api_key=canary-0123456789 of /srv/secret/place")
+
+    async with Sessions(AgentLoop(GateLLM("x"), system=system)) as sessions:
+        result = await sessions.run("t", "go")
+    assert result.finish_reason == "error"
+    for text in (result.error_message or "", caplog.text):
+        assert text
+        assert "canary" not in text
+        assert "/srv/secret" not in text
+    assert "in system" in caplog.text, "where it came from is said"

@@ -143,7 +143,7 @@ def test_the_state_handed_out_cannot_be_changed() -> None:
         store.messages = ()  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("fault", [ValueError("broken"), asyncio.CancelledError()])
+@pytest.mark.parametrize("fault", [ValueError("api_key=canary-0123456789"), asyncio.CancelledError()])
 def test_a_failing_listener_breaks_nothing(fault: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     """Observable: the change is made, the others are told, the log says what happened."""
     store = ChatStore()
@@ -157,6 +157,7 @@ def test_a_failing_listener_breaks_nothing(fault: BaseException, caplog: pytest.
     store.add_message(role="user", content="one")
     assert (len(store.messages), heard) == (1, [1])
     assert "A listener of ChatStore failed." in caplog.text
+    assert "canary" not in caplog.text
 
 
 def test_a_listener_may_change_the_store() -> None:

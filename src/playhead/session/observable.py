@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from playhead.encode import masked_traceback
 from playhead.errors import StoreError
 
 logger = logging.getLogger("playhead")
@@ -96,8 +97,9 @@ class _Listener(Generic[S]):
         started = perf_counter()
         try:
             self._call(self._source.state)
-        except (Exception, asyncio.CancelledError):  # a listener's fault must not break the store
-            logger.exception("A listener of %s failed.", type(self._source).__name__)
+        except (Exception, asyncio.CancelledError) as error:  # its fault must not break the store
+            name = type(self._source).__name__
+            logger.error("A listener of %s failed.\n%s", name, masked_traceback(error))
         ended = perf_counter()
         if ended - started > SLOW:
             if not self._rested_at:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from playhead.encode import masked_traceback
 from playhead.errors import PlayheadError, StoreError
 from playhead.events import Attempt, Event, LiveEvent, RunEnd, StepStart, TextDelta, ToolResultEvent
 from playhead.llm.route import RouteLLM
@@ -230,6 +231,7 @@ class _ShownPort(PlainPort):
             return
         try:
             self._listener(event)
-        except Exception:  # a listener's fault must not break the run
-            logger.exception("A listener of the run failed; it gets no more of its events.")
+        except Exception as error:  # a listener's fault must not break the run
+            text = "A listener of the run failed; it gets no more of its events.\n%s"
+            logger.error(text, masked_traceback(error))
             self._listener = None

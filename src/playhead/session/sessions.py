@@ -12,6 +12,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
+from playhead.encode import error_text, masked_traceback
 from playhead.errors import ConfigError, PlayheadError
 from playhead.events import Event
 from playhead.loop import AgentLoop
@@ -194,10 +195,10 @@ class Sessions:
         except asyncio.CancelledError as error:
             reason = self._cancelled(run, error)
         except PlayheadError as error:
-            logger.exception("Run %s failed.", run.handle.run_id)
-            reason = ("error", str(error), error.code)
+            _log_failure(run, error)
+            reason = ("error", error_text(error), error.code)
         except Exception as error:  # the application's own code: its fault must not leave a run open
-            logger.exception("Run %s failed.", run.handle.run_id)
+            _log_failure(run, error)
             reason = ("error", f"The run failed: {type(error).__name__}.", "internal")
         finally:
             self._end(run, reason)
@@ -206,7 +207,7 @@ class Sessions:
         task = asyncio.current_task()
         if task is None or not task.cancelling():
             # Nobody cancelled the run: the application's own code let such an error escape.
-            logger.error("Run %s failed.", run.handle.run_id, exc_info=error)
+            _log_failure(run, error)
             return ("error", "The run failed: CancelledError.", "internal")
         if not run.cancel.is_set():
             self._take_no_more()  # the event loop itself is ending
@@ -258,3 +259,8 @@ class Sessions:
             run = finished.popleft()
             del self._runs[run.handle.run_id]
             del self._by_message[run.thread, run.message.id]
+
+
+def _log_failure(run: LiveRun, error: BaseException) -> None:
+    # Masked: the application's own errors may quote a key, and name paths of this machine.
+    logger.error("Run %s failed.\n%s", run.handle.run_id, masked_traceback(error))
