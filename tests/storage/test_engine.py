@@ -194,14 +194,15 @@ async def test_a_locked_thread_is_told_after_the_time_out(url: str, database: Da
     holding = asyncio.create_task(database.write(lambda c: c.execute(lock).all() and hold.wait(30)))
     async with await open_database(url, busy_timeout=0.2) as impatient:
         other = SQLTurnStore(impatient)
-        waited = asyncio.gather(
-            other.append("t", UserMessage("two", id="m"), turn_id="b"), return_exceptions=True
+        outcomes = await asyncio.gather(
+            *(other.append("t", UserMessage("two", id=id), turn_id="b") for id in ("m", "n")),
+            other.append("u", UserMessage("elsewhere"), turn_id="c"),
+            return_exceptions=True,
         )
-        (error,) = await waited
         hold.set()
         await holding
-        assert isinstance(error, StoreError)
-        assert "locked by others" in str(error)
+        assert ["locked by others" in str(outcome) for outcome in outcomes] == [True, True, False]
+        assert [row.content for row in await other.window("u")] == ["elsewhere"]
         assert (await other.append("t", UserMessage("two", id="m"), turn_id="b")).seq == 2
 
 

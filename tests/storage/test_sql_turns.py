@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import Connection, func, select, update
 
 from playhead.errors import StoreError
+from playhead.storage import turns
 from playhead.storage.engine import Database, open_database
 from playhead.storage.rows import prepare
-from playhead.storage.tables import FORMAT, agent_turns
+from playhead.storage.tables import FORMAT, agent_turns, key_of
 from playhead.storage.turns import SQLTurnStore
 from playhead.types import AssistantMessage, TextPart, ToolCall, ToolMessage, UserMessage
 
@@ -199,7 +200,7 @@ async def test_a_long_thread_costs_what_a_short_one_does(
         costs[thread] = [
             await steps_of(lambda connection, new=new: store.put(connection, new)),  # type: ignore[misc]
             await steps_of(
-                lambda connection, thread=thread: connection.execute(window_query(thread)).all()  # type: ignore[misc]
+                lambda connection, thread=thread: connection.execute(*opening(thread)).all()  # type: ignore[misc]
             ),
         ]
     for short, long in zip(costs["short"], costs["long"], strict=True):
@@ -208,8 +209,7 @@ async def test_a_long_thread_costs_what_a_short_one_does(
     assert await database.read(lambda connection: connection.execute(total).scalar()) == 10_042
 
 
-def window_query(thread: str) -> Any:
-    from playhead.storage import turns
-    from playhead.storage.tables import key_of
-
-    return turns._window(key_of(None, thread), 10, None)
+def opening(thread: str) -> tuple[Any, dict[str, Any]]:
+    """The query of a window of ten turns, and its values."""
+    query = turns._window(limited=True, bounded=False)
+    return query, {"thread_key": key_of(None, thread), "skipped": 9}

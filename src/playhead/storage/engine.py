@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from playhead.errors import StoreError
 from playhead.storage.connect import BUSY_TIMEOUT, Engines, connect_engines
-from playhead.storage.failures import concerns_all, may_try_again, store_error
+from playhead.storage.failures import concerns_all, is_locked, may_try_again, store_error
 from playhead.storage.migrations import migrate
 
 T = TypeVar("T")
@@ -153,12 +153,16 @@ class Database:
                 job.error = self._told(error)
             return
         fatal: Exception | None = None
+        locked: dict[str, Exception] = {}
         for job in jobs:
-            if fatal is None:
-                job.error = self._alone(job)
-                fatal = job.error if job.error is not None and concerns_all(_cause(job.error)) else None
-            else:
-                job.error = fatal
+            job.error = fatal or locked.get(job.order) or self._alone(job)
+            if job.error is None:
+                continue
+            if concerns_all(_cause(job.error)):
+                fatal = job.error
+            elif job.order and is_locked(_cause(job.error)):
+                # What is locked is the thread: the time-out is waited for once, not for each of its rows.
+                locked[job.order] = job.error
 
     def _together(self, jobs: Sequence[_Job]) -> tuple[Exception | None, bool]:
         """Run and commit; return what failed, and whether each may be run alone instead."""

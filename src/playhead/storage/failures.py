@@ -54,10 +54,17 @@ def may_try_again(error: BaseException) -> bool:
     return code_of(error) in _TRY_AGAIN
 
 
+def is_locked(error: BaseException) -> bool:
+    """True when others held what was to be written for too long."""
+    return _meaning(error) == _LOCKED
+
+
 def concerns_all(error: BaseException) -> bool:
     """True when what failed is the database and not this piece of work: others would fail too."""
     return (isinstance(error, DBAPIError) and error.connection_invalidated) or (
-        _meaning(error) in (_LOCKED, _READ_ONLY, _GONE, _DAMAGED, _NOT_OPENED)
+        _meaning(error) in (_READ_ONLY, _GONE, _DAMAGED, _NOT_OPENED)
+        # SQLite locks the whole file, Postgres a thread.
+        or (is_locked(error) and code_of(error).startswith("SQLITE"))
     )
 
 

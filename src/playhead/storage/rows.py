@@ -29,6 +29,7 @@ _TEXTS = {
     "tool_name": "toolName",
 }
 _JSONS = {"content_parts": "content", "tool_calls": "toolCalls"}
+_WIRE_TEXTS, _WIRE_JSONS = tuple(_TEXTS.values()), tuple(_JSONS.values())
 _HUGE = 2**63
 _NAMES = ("thread_id", "turn_id", "seq", "step_index", "tenant_id", "created_at", "format", "extra")
 COLUMNS = tuple(agent_turns.c[name] for name in (*_NAMES, *_TEXTS, *_JSONS))
@@ -139,24 +140,17 @@ def _columns(data: bytes) -> dict[str, str | None]:
 
 
 def _read_row(found: Row[Any]) -> TurnRow | None:
-    row = found._mapping
-    if row["format"] > FORMAT:
+    thread_id, turn_id, seq, step_index, tenant_id, created_at, form, extra, *columns = tuple(found)
+    if form > FORMAT:
         return None
     try:
-        fields: dict[str, Any] = dict(_fields(row["extra"]))
-        fields |= {name: row[column] for column, name in _TEXTS.items() if row[column] is not None}
-        for column, name in _JSONS.items():
-            if row[column] is not None:
-                fields[name] = msgspec.Raw(row[column])
+        fields: dict[str, Any] = dict(_fields(extra))
+        texts, jsons = columns[: len(_WIRE_TEXTS)], columns[len(_WIRE_TEXTS) :]
+        fields |= {name: text for name, text in zip(_WIRE_TEXTS, texts, strict=True) if text is not None}
+        fields |= {
+            name: msgspec.Raw(data) for name, data in zip(_WIRE_JSONS, jsons, strict=True) if data is not None
+        }
         message = _message(_encode(fields))
     except msgspec.MsgspecError:
         return None
-    return TurnRow(
-        row["thread_id"],
-        row["turn_id"],
-        row["seq"],
-        message,
-        row["step_index"],
-        row["tenant_id"],
-        row["created_at"],
-    )
+    return TurnRow(thread_id, turn_id, seq, message, step_index, tenant_id, created_at)

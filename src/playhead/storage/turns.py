@@ -1,12 +1,14 @@
 """A `TurnStore` in a database."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Delete,
+    Integer,
     Select,
     bindparam,
     delete,
@@ -27,6 +29,7 @@ from playhead.types import ChatMessage
 _turns = agent_turns.c
 _threads = agent_threads.c
 _READ = select(*COLUMNS)
+_TURN = _READ.where(_turns.turn_key == bindparam("turn_key")).order_by(_turns.row_id)
 _HELD = _READ.where(
     _turns.thread_key == bindparam("thread_key"), _turns.message_key == bindparam("message_key")
 )
@@ -111,13 +114,14 @@ class SQLTurnStore:
         """See `TurnStore.window`. It reads no more turns than it returns."""
         if turns is not None and turns <= 0:
             return ()
-        query = _window(key_of(tenant_id, thread_id), turns, before_seq)
-        return await self._read(query)
+        query = _window(limited=turns is not None, bounded=before_seq is not None)
+        values: dict[str, Any] = {"thread_key": key_of(tenant_id, thread_id), "before_seq": before_seq}
+        values["skipped"] = None if turns is None else turns - 1
+        return await self._read(query, {name: value for name, value in values.items() if value is not None})
 
     async def turn(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[TurnRow]:
         """See `TurnStore.turn`."""
-        query = _READ.where(_turns.turn_key == key_of(tenant_id, turn_id)).order_by(_turns.row_id)
-        return await self._read(query)
+        return await self._read(_TURN, {"turn_key": key_of(tenant_id, turn_id)})
 
     async def delete_thread(self, thread_id: str, *, tenant_id: str | None = None) -> int:
         """See `TurnStore.delete_thread`."""
@@ -142,8 +146,10 @@ class SQLTurnStore:
 
         return await self._forget(rows, empty)
 
-    async def _read(self, query: Select[Any]) -> Sequence[TurnRow]:
-        return await self._database.read(lambda connection: read_rows(connection.execute(query).all()))
+    async def _read(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[TurnRow]:
+        return await self._database.read(
+            lambda connection: read_rows(connection.execute(query, dict(values)).all())
+        )
 
     async def _delete(self, which: ColumnElement[bool]) -> int:
         keys = select(_threads.thread_key).where(which)
@@ -159,13 +165,16 @@ class SQLTurnStore:
         return await self._database.write(forget)
 
 
-def _window(thread_key: str, turns: int | None, before_seq: int | None) -> Select[Any]:
-    mine = [_turns.thread_key == thread_key]
-    if before_seq is not None:
-        mine += [_turns.seq < before_seq, _turns.turn_seq < before_seq]
+@cache
+def _window(*, limited: bool, bounded: bool) -> Select[Any]:
+    """The query of a window: `limited` to some turns, `bounded` by a later row. Built once of each kind."""
+    mine = [_turns.thread_key == bindparam("thread_key")]
+    if bounded:
+        mine += [_turns.seq < bindparam("before_seq"), _turns.turn_seq < bindparam("before_seq")]
     query = _READ.where(*mine).order_by(_turns.turn_seq, _turns.seq)
-    if turns is None:
+    if not limited:
         return query
     starts = select(_turns.turn_seq).where(*mine, _turns.seq == _turns.turn_seq)
-    oldest = starts.order_by(_turns.turn_seq.desc()).limit(1).offset(turns - 1).scalar_subquery()
+    skipped = bindparam("skipped", type_=Integer)
+    oldest = starts.order_by(_turns.turn_seq.desc()).limit(1).offset(skipped).scalar_subquery()
     return query.where(_turns.turn_seq >= func.coalesce(oldest, 0))
