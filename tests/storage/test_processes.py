@@ -15,6 +15,7 @@ import pytest
 from playhead.storage.engine import open_database
 from playhead.storage.turns import SQLTurnStore
 from playhead.types import UserMessage
+from tests.support.postgres import NoPostgresError, postgres
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -134,3 +135,13 @@ def test_the_postgres_of_killed_tests_is_stopped() -> None:
     assert not folder.parent.exists()
     state = subprocess.run(["ps", "-o", "stat=", "-p", server], capture_output=True, text=True, check=False)
     assert state.stdout.strip()[:1] in ("", "Z")
+
+
+def test_a_postgres_that_cannot_start_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests fail then, and are not skipped."""
+    monkeypatch.setenv("PGSERVER_POSTGRES_VERSION", "1")
+    with (
+        pytest.raises(NoPostgresError, match=r"(?s)Install what the tests need.*It said:.*Unsupported"),
+        postgres(),
+    ):
+        pass

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -153,6 +154,21 @@ async def test_a_write_is_made_though_nobody_waits_for_it_any_more(
     hold.set()
     assert await held
     assert [row.content for row in await store.window("t")] == ["said"]
+
+
+async def test_what_was_deleted_is_not_left_in_the_file(tmp_path: Path) -> None:
+    """Q206: SQLite would keep the bytes of deleted rows in its free pages."""
+    path = tmp_path / "x.db"
+    async with await open_database(f"sqlite:///{path}") as database:
+        store = SQLTurnStore(database)
+        for n in range(50):
+            await store.append("gone", UserMessage(f"secret {n} " * 20), turn_id=f"{n}")
+            await store.append("kept", UserMessage(f"kept {n}"), turn_id=f"{n}")
+    assert b"secret 7" in path.read_bytes()
+    async with await open_database(f"sqlite:///{path}") as database:
+        assert await SQLTurnStore(database).delete_thread("gone") == 50
+    assert b"secret" not in path.read_bytes()
+    assert b"kept 7" in path.read_bytes()
 
 
 @pytest.fixture

@@ -97,6 +97,7 @@ def _prepare(engine: Engine, begin: str) -> None:
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is not left in free pages
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:
