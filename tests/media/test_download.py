@@ -134,6 +134,14 @@ async def test_a_cancelled_download_keeps_what_it_has_and_frees_the_folder(
     models_lock(tmp_path).acquire(timeout=0).lock.release()
 
 
+async def test_a_folder_of_models_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    """R32: not as a fault of the engine."""
+    (tmp_path / "home").write_bytes(b"a file where the folder should be")
+    with pytest.raises(MediaError, match="folder of models cannot be made") as caught:
+        models_lock(tmp_path / "home" / "models")
+    assert (caught.value.code, str(tmp_path) in str(caught.value)) == ("media", False)
+
+
 async def test_a_damaged_model_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R32: prepare mends what is damaged."""
     folder = weights.install(tmp_path, "small", monkeypatch)

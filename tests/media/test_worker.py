@@ -129,6 +129,21 @@ async def test_a_name_that_is_no_text_is_no_trouble(shared: Transcriber, tmp_pat
     assert (await shared.transcribe(job("a", path=path))).text == "a"
 
 
+async def test_what_an_engine_raises_is_logged_without_paths(capfd: pytest.CaptureFixture[str]) -> None:
+    """Issue 2, bad input: where it came from is said, though not where that lies on this machine."""
+    transcriber = Transcriber()
+    try:
+        with pytest.raises(MediaError):
+            await transcriber.transcribe(
+                Job(new_id(), os.fsencode(build.JFK), EngineSpec("fake", {"texts": [7]}))
+            )
+    finally:
+        await transcriber.aclose()
+    said = capfd.readouterr().err
+    assert "AttributeError" in said
+    assert 'File "worker_main.py"' in said
+
+
 async def test_an_engine_that_raises_is_an_engine_failure(shared: Transcriber) -> None:
     """R32: the engine's own fault ends the job, not the worker."""
     broken = Job(new_id(), os.fsencode(build.JFK), EngineSpec("fake", {"texts": [7]}))

@@ -116,11 +116,17 @@ def verify_model(model: KnownModel, folder: Path) -> None:
 
 
 def models_lock(models: Path) -> "FileLock":
-    """Return the lock under which the folder of models is changed, by any process."""
+    """Return the lock under which the folder of models is changed, by any process.
+
+    Raises `MediaError` if the folder cannot be made.
+    """
     require("filelock")
     from filelock import FileLock
 
-    models.mkdir(parents=True, exist_ok=True)
+    try:
+        models.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MediaError(f"The folder of models cannot be made: {error.strerror}.", code="media") from None
     return FileLock(models / ".lock", thread_local=False)
 
 

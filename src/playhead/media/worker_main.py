@@ -9,13 +9,13 @@ import queue
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from playhead.encode import masked_traceback
 from playhead.errors import MediaError, PlayheadError
 from playhead.media.engines.base import create_engine
 from playhead.media.messages import Begun, Done, Failed, FromWorker, Job, Progress, ToWorker, WindowDone
@@ -81,7 +81,7 @@ class Worker:
         except PlayheadError as error:
             return Failed(job.id, error.code, str(error))
         except Exception as error:  # an engine's own fault ends a job, never the worker
-            traceback.print_exc()
+            sys.stderr.write(masked_traceback(error))
             return Failed(job.id, "engine_failed", f"The speech engine failed ({type(error).__name__}).")
 
     def _transcribed(self, job: Job) -> FromWorker:
