@@ -84,6 +84,7 @@ def test_an_unknown_provider_is_a_problem(
     code, checks, _ = look(capsys)
     assert code == 1
     assert "Unknown LLM provider: unknown-provider" in checks["model"]["text"]
+    assert "openai-compatible, " in checks["model"]["todo"], "what there is instead"
 
 
 def test_a_speech_model_that_is_not_there_is_a_problem(

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from playhead.cli.exits import DONE, FAILED
-from playhead.cli.faults import SPEECH_TODO, fault_of
+from playhead.cli.faults import DOCTOR, SPEECH_TODO, fault_of
 from playhead.cli.screen import clean, make_console, put
 from playhead.config import Settings, connect_with, create_speech
 from playhead.errors import ConfigError, MediaError
@@ -119,11 +119,10 @@ def _llm(settings: Settings) -> Check:
     try:
         connect_with(settings)
     except ConfigError as error:
+        what, todo, _ = fault_of(error)
+        todo = "" if todo == DOCTOR else f"{todo} "
         return Check(
-            "model",
-            "problem",
-            fault_of(error).what,
-            "Or unset every LLM_*: the demo then uses the mock model.",
+            "model", "problem", what, f"{todo}Or unset every LLM_*: the demo then uses the mock model."
         )
     text = f"{settings.llm_provider}"
     if settings.llm_provider != "mock":

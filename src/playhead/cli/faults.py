@@ -34,6 +34,7 @@ _TODO = {
     "no_audio": "Use a file with a sound track.",
     "no_decodable_audio": _ANOTHER_FILE,
     "too_large": "Cut it into shorter files.",
+    "unsupported": "Use one of those.",
     "weights_missing": "Run: playhead speech prepare",
     "weights_damaged": "Run: playhead speech prepare",
     "needs_package": "Run: pip install 'playhead[speech]'",
