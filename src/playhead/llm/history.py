@@ -52,9 +52,47 @@ class _Walk:
         self._late: list[tuple[int, int]] = []
         n, end = 0, len(messages)
         while n < end:
-            n += self._take(messages, n)
+            n = self._plain(messages, n)
+            if n < end:
+                n += self._take(messages, n)
         for _, group, calls in self._waiting:
             group.extend(call.answer() for call in calls)
+
+    def _plain(self, messages: Sequence[ChatMessage], n: int) -> int:
+        """Take what needs no thought, from `n` up to the first message that does: questions, answers,
+        and single calls with their results. Nearly all of a long history goes this way."""
+        add, begin, used, earlier = self.groups.append, self._starts.append, self._used, self._earlier
+        end, asked = len(messages), bool(self.groups) and isinstance(self.groups[-1][0], UserMessage)
+        while n < end:
+            message = messages[n]
+            if isinstance(message, UserMessage):
+                if asked:
+                    return n
+                add([message])
+                begin(n)
+                asked = True
+                n += 1
+                continue
+            if not isinstance(message, AssistantMessage):
+                return n
+            calls = message.tool_calls
+            if not calls and message.content:
+                add([message])
+                begin(n)
+                n += 1
+            elif len(calls) == 1 and n + 1 < end:
+                answer, id = messages[n + 1], calls[0].id
+                fresh = id and id not in used and id not in earlier
+                if not fresh or not isinstance(answer, ToolMessage) or answer.tool_call_id != id:
+                    return n
+                used.add(id)
+                add([message, answer])
+                begin(n)
+                n += 2
+            else:
+                return n
+            asked = False
+        return n
 
     @property
     def settled(self) -> tuple[int, int]:
@@ -71,6 +109,12 @@ class _Walk:
                 border = asked
         return bisect_left(self._starts, border), border
 
+    def ids_before(self, count: int) -> set[str]:
+        """The call ids of the first `count` groups."""
+        firsts = (group[0] for group in self.groups[count:])
+        later = {call.id for m in firsts if isinstance(m, AssistantMessage) for call in m.tool_calls}
+        return self._used - later if later else self._used
+
     def _take(self, messages: Sequence[ChatMessage], n: int) -> int:
         """Take the message at `n`; return how many were taken."""
         message = messages[n]
@@ -82,15 +126,6 @@ class _Walk:
         elif isinstance(message, AssistantMessage):
             calls = message.tool_calls
             if calls:
-                if len(calls) == 1 and n + 1 < len(messages):
-                    # By far the usual case, worth its own lines.
-                    answer, id = messages[n + 1], calls[0].id
-                    fresh = id and id not in self._used and id not in self._earlier
-                    if fresh and isinstance(answer, ToolMessage) and answer.tool_call_id == id:
-                        self._used.add(id)
-                        self.groups.append([message, answer])
-                        self._starts.append(n)
-                        return 2
                 block = messages[n + 1 : n + 1 + len(calls)]
                 if self._in_order(calls, block):
                     self._add(n, [message, *block])
@@ -114,7 +149,7 @@ class _Walk:
         self._starts.append(n)
 
     def _in_order(self, calls: Sequence[ToolCall], block: Sequence[ChatMessage]) -> bool:
-        """Are these the results of the calls, with ids not seen before? The usual case, kept fast."""
+        """Are these the results of the calls, with ids not seen before?"""
         ids = [call.id for call in calls]
         if [getattr(message, "tool_call_id", None) for message in block] != ids:
             return False
@@ -212,7 +247,7 @@ class EncodedHistory:
         encoded = self._encode_all(walk.groups)
         called = (isinstance(group[-1], ToolMessage) for group in walk.groups)
         self._has_calls = bool(self._used) or any(called)
-        self._commit(walk.groups[:group_count], encoded[:group_count], rest[:message_count])
+        self._commit(walk, encoded, group_count, rest[:message_count])
         self._systems += [text for n, text in walk.systems if n < message_count]
         systems = [*self._systems, *(text for n, text in walk.systems if n >= message_count)]
         tail = [piece for pieces in encoded[group_count:] for piece in pieces]
@@ -229,14 +264,11 @@ class EncodedHistory:
         return list(map(self._encode, groups, before, after))
 
     def _commit(
-        self, settled: Sequence[Group], encoded: Sequence[Sequence[bytes]], messages: Sequence[ChatMessage]
+        self, walk: _Walk, encoded: Sequence[Sequence[bytes]], count: int, messages: Sequence[ChatMessage]
     ) -> None:
-        if settled:
-            joined = b",".join([piece for pieces in encoded for piece in pieces])
-            self._bytes += b"," + joined if self._bytes and joined else joined
-            self._last = settled[-1]
-        for group in settled:
-            first = group[0]
-            if isinstance(first, AssistantMessage):
-                self._used.update(call.id for call in first.tool_calls)
         self._done.extend(messages)
+        if count:
+            joined = b",".join([piece for pieces in encoded[:count] for piece in pieces])
+            self._bytes += b"," + joined if self._bytes and joined else joined
+            self._last = walk.groups[count - 1]
+            self._used |= walk.ids_before(count)
