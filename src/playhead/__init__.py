@@ -113,9 +113,11 @@ if TYPE_CHECKING:
     from playhead.events import (
         UserMessageEvent as UserMessageEvent,
     )
+    from playhead.ids import new_id as new_id
     from playhead.llm.attempts import AttemptPolicy as AttemptPolicy
     from playhead.llm.attempts import Target as Target
     from playhead.llm.base import AgentLLM as AgentLLM
+    from playhead.llm.profiles import Profile as Profile
     from playhead.llm.router import AIClient as AIClient
     from playhead.llm.router import AIRouter as AIRouter
     from playhead.llm.window import Windowed as Windowed
@@ -223,8 +225,10 @@ _HOMES = {
     "events": "Attempt Event LLMDelta ReasoningDelta RunEnd RunPaused RunStart StepEnd StepStart TextDelta"
     " ToolCallDelta ToolCallEvent ToolCallStart ToolProgress ToolResultEvent UserMessageEvent",
     "config": "connect",
+    "ids": "new_id",
     "llm.attempts": "AttemptPolicy Target",
     "llm.base": "AgentLLM",
+    "llm.profiles": "Profile",
     "llm.router": "AIClient AIRouter",
     "llm.window": "Windowed",
     "loop": "AgentLoop",
