@@ -1,13 +1,16 @@
 """Whatever a tool returns reaches the model, the store and the browser."""
 
+import asyncio
 import dataclasses
 import datetime
 import enum
 import fractions
 import itertools
 import math
+import sys
+import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -20,7 +23,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead.encode import MAX_DEPTH, encode_result, scrub
+from playhead import weigh
+from playhead.encode import encode_result, error_text, scrub
+from playhead.weigh import MAX_DEPTH, within
 
 EVERY_CHARACTER = st.characters(exclude_categories=())
 
@@ -196,6 +201,92 @@ def test_a_shared_part_is_no_cycle() -> None:
     """Q181: only a value within itself is one."""
     part = [1j]
     assert encode_result([part, part]).value == [["1j"], ["1j"]]
+
+
+def doubled(wrap: Callable[[Any], Any]) -> Any:
+    """A few kilobytes that are 2**60 values when each is written where it is met."""
+    value: Any = ["x"]
+    for _ in range(60):
+        value = wrap(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: doubled(lambda x: [x, x]),
+        lambda: doubled(lambda x: (x, x)),
+        lambda: doubled(lambda x: {"a": x, "b": x}),
+        lambda: doubled(lambda x: OrderedDict(a=x, b=x)),
+        lambda: doubled(lambda x: Record(x, x)),
+        lambda: doubled(lambda x: [Row(x), Row(x)]),
+        lambda: doubled(lambda x: deque([x, x])),
+        lambda: ["x" * 10_000_000] * 100_000,
+        lambda: [b"x" * 10_000_000] * 100_000,
+        lambda: [{"x" * 10_000_000: 1}] * 100_000,
+        lambda: [10**4_000] * 1_000_000,
+    ],
+)
+def test_what_is_small_and_would_be_huge_as_text_is_left_out_in_time(make: Callable[[], Any]) -> None:
+    """Q179, rule 10: a result that shares its parts holds up nothing; what is left out is said."""
+    value = make()
+    started = time.process_time()
+    text = encode_result(value).text
+    assert time.process_time() - started < 5
+    assert len(text) <= 200_000
+    assert "left out" in text
+
+
+def test_the_number_of_values_is_bounded_for_whoever_wants_the_whole_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store sets no limit on characters; it is held up no longer for that."""
+    monkeypatch.setattr(weigh, "_MAX_NODES", 10_000)
+    assert not within(doubled(lambda x: [x, x]), sys.maxsize)
+    assert "left out" in encode_result(doubled(lambda x: [x, x]), sys.maxsize).text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1, "a", 2.5, None], {"a": (1, {2})}, Record([1]), Row("x"), [Mood.GOOD, Colour.PAIR], 2**70, b"\xff"],
+)
+def test_a_plain_value_is_within_reach_of_the_c_encoder(value: Any) -> None:
+    """The usual result is never walked."""
+    assert within(value, 1_000)
+
+
+@pytest.mark.parametrize("leaving", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
+def test_a_result_cannot_end_the_process_by_being_read(leaving: type[BaseException]) -> None:
+    """Rule 10: an exit that a result's own method raises is a note like any other failure."""
+
+    class Leaves:
+        def __str__(self) -> str:
+            raise leaving("bye")
+
+        __repr__ = __str__
+
+    class Said(Exception):
+        __str__ = Leaves.__str__
+
+    class Read(Mapping[str, int]):
+        def __getitem__(self, key: str) -> int:
+            raise leaving("bye")
+
+        def __iter__(self) -> Iterator[str]:
+            return iter("a")
+
+        def __len__(self) -> int:
+            return 1
+
+    def broken() -> Iterator[int]:
+        yield 1
+        raise leaving("bye")
+
+    assert encode_result(Leaves()).value == "<Leaves object that cannot be printed>"
+    assert encode_result([1, Leaves()]).value[0] == 1
+    assert encode_result(broken()).value == [1, "(reading stopped here: bye)"]
+    assert encode_result(Read()).value == {"(reading stopped here)": "bye"}
+    assert error_text(Said()) == "Said"
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1, 500, 100_000])

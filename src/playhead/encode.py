@@ -1,8 +1,9 @@
 """The one total encoder of results, and the one masker of errors.
 
 What a tool returns is anything at all; what a model reads, a store keeps and a browser shows is
-valid UTF-8. `encode_result` never raises, whatever it is given. msgspec's C encoder does the work
-where it is exactly right; the walker below takes the rest.
+valid UTF-8. `encode_result` never raises, whatever it is given: nothing is awaited in it, so that
+an exit or a cancellation seen here is the value's own doing. msgspec's C encoder does the work where
+it is exactly right; the walker below takes the rest.
 """
 
 import base64
@@ -24,8 +25,8 @@ from uuid import UUID
 import msgspec
 
 from playhead.types import ChatMessage
+from playhead.weigh import MAX_DEPTH, length, node_cost, within
 
-MAX_DEPTH = 100
 _LEFT_OUT = "(the rest was left out)"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -43,10 +44,10 @@ def encode_result(value: Any, limit: int = 200_000) -> Encoded:
 
     A string is used as it is, bytes that are UTF-8 are read as a string, anything else becomes
     compact JSON: NaN and infinity are null, other bytes base64, sets and iterators arrays, an
-    object without a JSON form its `str()`. NUL and half surrogate pairs become U+FFFD. A value
-    that contains itself, or more than 100 levels, is noted at that place. A text of more than
-    `limit` characters keeps its beginning and its end and says what was left out; `value` is then
-    that text.
+    object without a JSON form its `str()`. NUL and half surrogate pairs become U+FFFD. A value that
+    contains itself, more than 100 levels, and whatever a method of the value raises (an exit too) are
+    noted at that place. A text of more than `limit` characters keeps its beginning and its end and
+    says what was left out; `value` is then that text.
     """
     kind = type(value)
     if kind is not str:
@@ -90,7 +91,7 @@ def message_bytes(message: ChatMessage) -> bytes:
 
 def _as_text(kind: type, value: Any) -> str | None:
     """The text of a string in disguise: a subclass, an enum member, UTF-8 bytes. Else None."""
-    with suppress(Exception):
+    with suppress(BaseException):
         if issubclass(kind, str):
             value = value.value if issubclass(kind, Enum) else value
             return str.__str__(value)
@@ -102,14 +103,15 @@ def _as_text(kind: type, value: Any) -> str | None:
 def _json_result(value: Any, limit: int) -> Encoded:
     data = plain = None
     try:
-        data = _encode(value)
-        if len(data) <= 4 * limit:
+        # Far past the limit, only the walker knows where to stop.
+        data = _encode(value) if within(value, max(16 * limit, 1_000)) else None
+        if data is not None and len(data) <= 4 * limit:
             plain = _decode(data)
             # Encoding again tells keys that became equal, such as 1 and "1".
             nested = type(plain) is dict or type(plain) is list
             if b"\\u0000" in data or (nested and (_encode(plain) != data or _too_deep(plain, data))):
                 data = None
-    except Exception:
+    except BaseException:
         data = None
     more = ""
     if data is None:
@@ -149,11 +151,12 @@ class _Walker:
 
     def __init__(self, room: int) -> None:
         self.room = room
+        self._cost = node_cost(room)
         self._open: set[int] = set()
 
     def walk(self, value: Any, depth: int) -> Any:
         kind = type(value)
-        self.room -= 2
+        self.room -= self._cost
         if value is None or kind is bool:
             return value
         try:
@@ -162,9 +165,10 @@ class _Walker:
                 return scrub(str.__str__(value))
             leaf = _leaf(kind, value)
             if leaf is not None:
+                self.room -= length(leaf.value)
                 return leaf.value
             return self._container(kind, value, depth)
-        except Exception:
+        except BaseException:
             return self._described(value)
 
     def _container(self, kind: type, value: Any, depth: int) -> Any:
@@ -199,7 +203,7 @@ class _Walker:
                     out.append(_LEFT_OUT)
                     break
                 out.append(self.walk(item, depth))
-        except Exception as error:
+        except BaseException as error:
             out.append(f"(reading stopped here: {error_text(error)})")
         return out
 
@@ -212,7 +216,7 @@ class _Walker:
                     break
                 if item is not msgspec.UNSET:
                     out[self._key(key, depth, out)] = self.walk(item, depth)
-        except Exception as error:
+        except BaseException as error:
             out["(reading stopped here)"] = error_text(error)
         return out
 
@@ -286,7 +290,7 @@ def _describe(value: Any) -> str:
     if issubclass(kind, BaseException):
         return f"{kind.__name__}: {error_text(value)}"
     for speak in (str, repr):
-        with suppress(Exception):
+        with suppress(BaseException):
             return scrub(re.sub(r" at 0x[0-9a-fA-F]+", "", speak(value)))
     return f"<{kind.__name__} object that cannot be printed>"
 
@@ -381,7 +385,7 @@ def error_text(error: BaseException) -> str:
     name = type(error).__name__
     try:
         text = str(error).strip()
-    except Exception:
+    except BaseException:
         text = ""
     if isinstance(error, KeyError):
         text = f"{name}: {text}"
