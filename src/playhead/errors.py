@@ -89,6 +89,7 @@ class LLMError(PlayheadError):
         retry_after: seconds that the provider asked us to wait, if it did.
         repair: what the attempt loop may apply once: a change of the profile (a mapping) or a hint
             to the model (text).
+        passing: whether it may go well the next time, at the same provider.
 
     `attempts` lists all that was tried, where several attempts failed.
     """
@@ -103,12 +104,14 @@ class LLMError(PlayheadError):
         status: int | None = None,
         retry_after: float | None = None,
         repair: Any = None,
+        passing: bool = True,
     ) -> None:
         super().__init__(message)
         self.provider = provider
         self.status = status
         self.retry_after = retry_after
         self.repair = repair
+        self.passing = passing
         self.attempts: Sequence[Any] = ()
 
 

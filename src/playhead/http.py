@@ -77,7 +77,7 @@ class Response:
         return b"".join(pieces)
 
     def _too_much(self, limit: int) -> ProtocolError:
-        return ProtocolError(f"{where(self._url)} sent more than {limit} bytes in one answer.")
+        return ProtocolError(f"{where(self._url)} sent more than {limit} bytes in one answer.", passing=False)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives. Raises `LLMTimeoutError` or `LLMConnectionError`."""

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from playhead import AgentLoop, AssistantMessage, LLMError, LLMRequest, LLMResult, Usage, UserMessage
+from playhead import AgentLoop, AssistantMessage, LLMError, LLMRequest, LLMResult, Usage, UserMessage, http
 from playhead.errors import LLMTimeoutError, QuotaError, RateLimitError
 from playhead.events import Attempt, EmitDelta, LLMDelta, TextDelta
+from playhead.llm import call, sse
 from playhead.llm.attempts import AttemptPolicy, Attempts, Target
 from playhead.llm.base import AgentLLM
 from playhead.llm.breaker import MemoryBreakerStore
@@ -314,6 +315,26 @@ async def test_each_class_of_error_has_its_own_way(status: int, goes_on: bool) -
     outcome, asked, _ = await chain([refused(status)], [openai_text("ok")] if goes_on else [])
     assert isinstance(outcome, LLMResult) is goes_on
     assert asked == [1, int(goes_on)]
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "limit", "reply"),
+    [
+        (call, "MAX_STREAM", 4_000, openai_sse(*["lorem ipsum"] * 200, finish_reason=None, cut="hang")),
+        (sse, "MAX_EVENT", 1_000, openai_sse("x" * 2_000)),
+        (http.Response.read, "__defaults__", (1_000,), openai_text("x" * 2_000)),
+    ],
+)
+async def test_an_answer_without_an_end_is_not_asked_for_again(
+    place: Any, name: str, limit: Any, reply: Reply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 4, bad input: what floods us once would do it again; the next provider is asked instead."""
+    monkeypatch.setattr(place, name, limit)
+    emit = None if place is http.Response.read else list[LLMDelta]().append
+    outcome, asked, records = await chain([reply], [openai_text("ok")], emit=emit)
+    assert isinstance(outcome, LLMResult)
+    assert (outcome.message.content, asked) == ("ok", [1, 1])
+    assert records[0].error_kind == "protocol"
 
 
 @pytest.mark.parametrize(("sizes", "asked"), [({0: 8, 1: 4, 2: 32}, [1, 0, 1]), ({}, [1, 0, 0])])

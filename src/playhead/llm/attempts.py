@@ -196,7 +196,7 @@ class _Call:
                 continue
             if self.repair(index, target, outcome):
                 continue
-            action = _ACTIONS.get(outcome.code, "retry")
+            action = _ACTIONS.get(outcome.code, "retry" if outcome.passing else "next")
             if action != "retry" or retried >= self.policy.retries:
                 return None, action if action != "retry" else "next"
             wait = self.wait(outcome, retried)

@@ -142,7 +142,8 @@ async def _feed(
                 take(name, data)
             read += len(piece)
             if read > MAX_STREAM:
-                raise ProtocolError(f"The provider streamed more than {MAX_STREAM} bytes in one answer.")
+                text = f"The provider streamed more than {MAX_STREAM} bytes in one answer."
+                raise ProtocolError(text, passing=False)
             if getattr(reader, "ended", False):
                 if events:  # keep-alives do not count
                     guard.reschedule(asyncio.get_running_loop().time() + _AFTER_THE_END)

@@ -36,7 +36,8 @@ class EventParser:
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         self._size += len(piece)
         if self._size > MAX_EVENT:
-            raise ProtocolError(f"The stream sent an event of more than {MAX_EVENT} bytes.")
+            text = f"The stream sent an event of more than {MAX_EVENT} bytes."
+            raise ProtocolError(text, passing=False)
         if b"\n" not in piece:
             self._pieces.append(piece)
             return []
