@@ -68,6 +68,17 @@ def test_a_folder_that_lacks_a_file_is_damaged(tmp_path: Path, missing: str) -> 
     assert str(tmp_path) not in str(caught.value)
 
 
+@pytest.mark.parametrize("given", ["photos", "photos/../photos", "photos/."])
+def test_a_folder_of_other_things_is_no_model(tmp_path: Path, given: str) -> None:
+    """R32, bad input: nothing is damaged, and nothing can be prepared; it says what to give."""
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"cat")
+    with pytest.raises(MediaError, match=r"'photos' holds no speech model.*model\.bin.*tiny\.en") as caught:
+        find_model(f"{tmp_path}/{given}", tmp_path / "models")
+    assert caught.value.code == "weights_missing"
+    assert str(tmp_path) not in str(caught.value)
+
+
 @pytest.mark.usefixtures("no_wheels")
 @pytest.mark.parametrize("setting", [None, "base", "small", "turbo"])
 def test_without_weights_it_says_what_to_do(folder: Path, setting: str | None) -> None:

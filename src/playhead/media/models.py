@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PREPARE = "Run: playhead speech prepare"
 _BLOCK = 4 * 1024 * 1024
+# What a folder of somebody's own must hold, beside a vocabulary.
+_OWN_FILES = ("model.bin", "config.json", "tokenizer.json")
 
 
 class FoundModel(msgspec.Struct, frozen=True, rename="camel"):
@@ -175,7 +177,13 @@ def _by_path(folder: Path, setting: str) -> FoundModel:
             f"{', '.join(KNOWN)}.",
             code="weights_missing",
         )
-    for name in ("model.bin", "config.json", "tokenizer.json"):
+    if not any((folder / name).exists() for name in _OWN_FILES):
+        raise MediaError(
+            f"The folder {folder.resolve().name or '/'!r} holds no speech model. Give one with "
+            f"{', '.join(_OWN_FILES)} in it, or one of {', '.join(KNOWN)}.",
+            code="weights_missing",
+        )
+    for name in _OWN_FILES:
         path = folder / name
         if not path.is_file() or not path.stat().st_size or (path.suffix == ".json" and not _is_json(path)):
             raise _damaged(folder.name, name)
