@@ -69,7 +69,7 @@ class MediaError(PlayheadError):
 
     `code` is one of `not_found`, `empty`, `unreadable`, `no_audio`, `no_decodable_audio`,
     `unsupported`, `too_large`, `weights_missing`, `weights_damaged`, `needs_package`,
-    `engine_failed`, `cancelled`, or `media` for anything else (a full disk).
+    `engine_failed`, `cancelled`, `disk_full` for an upload, or `media` for anything else.
     """
 
     code = "media"

@@ -124,8 +124,9 @@ async def test_a_full_disk_is_told_to_a_client_that_sends_all_before_it_reads(
             return b"".join(iter(lambda: connection.recv(10_000), b""))
 
     answer = await asyncio.to_thread(send)
-    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert answer.startswith(b"HTTP/1.1 507 ")
     assert b"'talk.mp4' could not be stored: No space left on device." in answer
+    assert b'"code":"disk_full"' in answer
 
 
 @pytest.mark.parametrize("way", ["body", "chunked body", "form"])

@@ -39,6 +39,7 @@ _TODO = {
     "weights_damaged": "Run: playhead speech prepare",
     "needs_package": "Run: pip install 'playhead[speech]'",
     "engine_failed": DOCTOR,
+    "disk_full": "Free some space, or set PLAYHEAD_HOME to another disk.",
     "media": "Check the disk and PLAYHEAD_HOME: playhead doctor",
     "store": "Check the disk and PLAYHEAD_HOME: playhead doctor",
     # of a model call

@@ -5,6 +5,7 @@ the file renamed into place last, so a crash between them leaves a record that i
 """
 
 import asyncio
+import errno
 import hashlib
 import os
 import re
@@ -85,7 +86,8 @@ class MediaLibrary:
         stored once.
 
         Whatever interrupts it (an error of the stream, a cancellation, a full disk) leaves nothing.
-        Raises `MediaError`: `too_large`, `empty`, `unreadable`, `unsupported`, `needs_package`.
+        Raises `MediaError`: `too_large`, `empty`, `unreadable`, `unsupported`, `needs_package`,
+        `disk_full`.
         """
         media_id = new_id()
         part = self._folder / f".{media_id}.part"
@@ -141,7 +143,7 @@ class MediaLibrary:
                         old.unlink()
             return part.open("xb")
         except OSError as error:
-            raise MediaError(f"The media folder cannot be written: {error.strerror}.", code="media") from None
+            raise _unwritten("The media folder cannot be written", error) from None
 
     def _take(self, media_id: str, part: Path, name: str, size: int, sha256: str) -> MediaRecord:
         """Judge the complete part by its content and move it into place."""
@@ -163,8 +165,7 @@ class MediaLibrary:
             part.replace(self._folder / (record.id + record.suffix))
         except OSError as error:
             place.unlink(missing_ok=True)
-            text = f"{record.name!r} could not be stored: {error.strerror}."
-            raise MediaError(text, code="media") from None
+            raise _unwritten(f"{record.name!r} could not be stored", error) from None
         sync_folder(self._folder)
         return record
 
@@ -218,6 +219,11 @@ def no_such_media(asset_id: str) -> MediaError:
     """Return the error of an id that is not there. Whoever asked may have sent any text as one."""
     shown = asset_id if len(asset_id) <= _SHOWN else f"{asset_id[:_SHOWN]}…"
     return MediaError(f"There is no media with the id {shown!r}.", code="not_found")
+
+
+def _unwritten(what: str, error: OSError) -> MediaError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return MediaError(f"{what}: {error.strerror}.", code="disk_full" if full else "media")
 
 
 def safe_name(name: str) -> str:
@@ -274,7 +280,7 @@ async def _save(file: BinaryIO, chunks: AsyncIterator[bytes], limit: int, name: 
         await asyncio.to_thread(flush)
         await asyncio.to_thread(_sync, file)
     except OSError as error:
-        raise MediaError(f"{name!r} could not be stored: {error.strerror}.", code="media") from None
+        raise _unwritten(f"{name!r} could not be stored", error) from None
     return size, digest.hexdigest()
 
 

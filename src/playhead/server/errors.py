@@ -45,6 +45,7 @@ Code = Literal[
     "timeout",
     # of a media file or a speech engine
     "cancelled",
+    "disk_full",
     "empty",
     "engine_failed",
     "media",
@@ -70,6 +71,7 @@ _MEDIA_STATUS = {
     "needs_package": 503,
     "weights_missing": 503,
     "weights_damaged": 503,
+    "disk_full": 507,
 }
 _STORE_STATUS = {"not_found": 404, "invalid": 400, "stopping": 503}
 _HTTP_CODES: dict[int, tuple[Code, str]] = {
