@@ -2,7 +2,10 @@
 
 import asyncio
 
-from pydantic import BaseModel
+try:
+    from pydantic import BaseModel
+except ImportError:
+    raise SystemExit("This example needs pydantic: pip install 'playhead[pydantic]'") from None
 
 from playhead import AgentLoop, Tool, ToolContext, ToolParameter, connect, tool
 
@@ -31,9 +34,8 @@ greet = Tool("greet", "Greet.", parameters=[name], execute=lambda args: f"Hello,
 async def main() -> None:
     loop = AgentLoop(connect(), tools=[celsius, distance, greet])
     result = await loop.run("Greet Ada. How far is it from Paris to Rome? What is 98.6 F in Celsius?")
-    for message in (message for step in result.steps for message in step.tool_results):
-        print(f"{message.tool_name}: {message.content}")
-    print(result.text or result.error_message)
+    answers = [f"{m.tool_name}: {m.content}" for step in result.steps for m in step.tool_results]
+    print(*answers, result.text or result.error_message, sep="\n")
 
 
 asyncio.run(main())

@@ -20,4 +20,6 @@ async def main(file: Path) -> None:
         await speech.aclose()
 
 
+if len(sys.argv) != 2:
+    sys.exit("Usage: python transcribe_file.py FILE")
 asyncio.run(main(Path(sys.argv[1])))
