@@ -76,7 +76,14 @@ class ToolCall(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class _Message(
-    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="role", kw_only=True, dict=True
+    msgspec.Struct,
+    frozen=True,
+    rename="camel",
+    omit_defaults=True,
+    tag_field="role",
+    kw_only=True,
+    dict=True,
+    weakref=True,
 ):
     # dict=True: an adapter keeps the message's wire bytes in the message, under its own key.
     # They are not encoded, compared or copied, and go with the message.

@@ -1,8 +1,10 @@
 """Whatever the log holds, the request is valid, and nothing said is lost. Wire cases E, I, J."""
 
+import weakref
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +106,39 @@ def test_a_growing_history_encodes_to_the_same_bytes(messages: list[ChatMessage]
         assert b"".join(pieces) == b"".join(whole)
         assert sorted(systems) == sorted(whole_systems)
         assert b"".join(pieces) == b",".join(p for group in groups(messages[:cut]) for p in encode(group))
+
+
+@given(MESSAGES, st.lists(st.integers(0, 14), max_size=4), st.lists(st.integers(0, 13), max_size=2))
+def test_a_new_run_begins_where_the_last_one_was(
+    messages: list[ChatMessage], cuts: list[int], left_out: list[int]
+) -> None:
+    """Issue 4: one turn on a long history costs what is new in it; an edited history is seen as such."""
+
+    def encode(group: Group, before: object = None, after: object = None) -> list[bytes]:
+        return [msgspec.json.encode([m.role, m.content]) for m in group]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("playhead.llm.history._LONG", 0)
+        for cut in [*cuts, len(messages)]:
+            now = messages[:cut]
+            edited = [m for n, m in enumerate(now) if n not in left_out]
+            for history in (now, edited, now):
+                pieces, systems = EncodedHistory(encode, "kept").update(history)
+                whole, whole_systems = EncodedHistory(encode).update(history)
+                assert b"".join(pieces) == b"".join(whole)
+                assert systems == whole_systems
+
+
+def test_what_is_kept_of_a_history_goes_with_it() -> None:
+    """It holds no message alive, and there is one copy however many turns there were."""
+    history: list[ChatMessage] = []
+    for n in range(60):
+        history += [UserMessage(f"q{n}"), AssistantMessage(f"a{n}")]
+        EncodedHistory(lambda *_: [b"{}"], "kept").update(history)
+    assert sum("kept" in m.__dict__ for m in history) == 1
+    gone = weakref.ref(history[0])
+    history.clear()
+    assert gone() is None
 
 
 def test_a_settled_message_is_encoded_once() -> None:

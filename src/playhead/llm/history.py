@@ -7,6 +7,8 @@ It is idempotent.
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from weakref import ref
 
 from msgspec.structs import replace
 
@@ -206,6 +208,21 @@ def _any_open(calls: Sequence[_OpenCall]) -> bool:
     return any(call.result is None for call in calls)
 
 
+# A history of fewer messages is encoded anew in no time.
+_LONG = 50
+_LOOK_BACK = 64
+
+
+class _Kept(NamedTuple):
+    """What is known of a history up to a message. References are weak: it keeps no message alive."""
+
+    refs: list[ref[ChatMessage]]
+    bytes: bytes
+    used: frozenset[str]
+    systems: tuple[str, ...]
+    last: int
+
+
 class EncodedHistory:
     """The wire bytes of a history that grows, so that each message is encoded once.
 
@@ -216,10 +233,13 @@ class EncodedHistory:
         encode: takes a group, the one before it and the one after it, and returns the wire bytes
             of the group, in pieces that are to be joined with commas. Of the neighbours it may use
             no more than what kind they are.
+        key: under which a long history's bytes are kept in its last settled message, so that the
+            next run of the same messages begins there. They go with that message.
     """
 
-    def __init__(self, encode: EncodeGroup) -> None:
+    def __init__(self, encode: EncodeGroup, key: str | None = None) -> None:
         self._encode = encode
+        self._key = key
         self._reset()
 
     @property
@@ -234,6 +254,7 @@ class EncodedHistory:
         self._systems: list[str] = []
         self._last: Group | None = None
         self._has_calls = False
+        self._recalled: _Kept | None = None
 
     def update(self, messages: Sequence[ChatMessage]) -> tuple[list[bytes | bytearray], list[str]]:
         """Return the pieces of the comma-joined conversation, and the texts of its system messages."""
@@ -241,6 +262,10 @@ class EncodedHistory:
         if count and list(messages[:count]) != self._done:
             self._reset()
             count = 0
+        key = self._key if not count and len(messages) > _LONG else None
+        if key is not None:
+            self._recall(messages, key)
+            count = len(self._done)
         rest = messages[count:]
         walk = _Walk(rest, self._used)
         group_count, message_count = walk.settled
@@ -250,6 +275,8 @@ class EncodedHistory:
         self._commit(walk, encoded, group_count, rest[:message_count])
         self._systems += [text for n, text in walk.systems if n < message_count]
         systems = [*self._systems, *(text for n, text in walk.systems if n >= message_count)]
+        if key is not None:
+            self._remember(key)
         tail = [piece for pieces in encoded[group_count:] for piece in pieces]
         if not self._bytes:
             return [b",".join(tail)] if tail else [], systems
@@ -272,3 +299,30 @@ class EncodedHistory:
             self._bytes += b"," + joined if self._bytes and joined else joined
             self._last = walk.groups[count - 1]
             self._used |= walk.ids_before(count)
+
+    def _recall(self, messages: Sequence[ChatMessage], key: str) -> None:
+        """Begin where an earlier run of these messages was, if one of the last ones knows."""
+        for message in reversed(messages[-_LOOK_BACK:]):
+            kept: _Kept | None = message.__dict__.get(key)
+            if kept is None:
+                continue
+            done = list(messages[: len(kept.refs)])
+            if [ref() for ref in kept.refs] == done:
+                self._done, self._bytes = done, bytearray(kept.bytes)
+                self._used, self._systems = set(kept.used), list(kept.systems)
+                self._last = done[-kept.last :]
+                self._recalled = kept
+                del message.__dict__[key]
+            return
+
+    def _remember(self, key: str) -> None:
+        done, last = self._done, self._last or []
+        size = len(last)
+        if not last or len(done) < max(size, _LONG):
+            return
+        if any(a is not b for a, b in zip(done[-size:], last, strict=True)):
+            return  # its last group is not as it stands in the list
+        refs = self._recalled.refs if self._recalled else []
+        refs = [*refs, *map(ref, done[len(refs) :])]
+        kept = _Kept(refs, bytes(self._bytes), frozenset(self._used), tuple(self._systems), size)
+        done[-1].__dict__[key] = kept

@@ -110,7 +110,7 @@ class OpenAICompatible(HttpModel):
     def _history(self, request: LLMRequest) -> EncodedHistory:
         held: EncodedHistory | None = request.memo.get(self._key)
         if held is None:
-            held = request.memo[self._key] = EncodedHistory(self.convert_group)
+            held = request.memo[self._key] = EncodedHistory(self.convert_group, f"{self._key}/history")
         return held
 
     def _options(self, request: LLMRequest, stream: bool, has_calls: bool) -> bytes:
