@@ -3,13 +3,17 @@
 import asyncio
 import json
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from playhead.errors import MediaError
+from playhead.media import adopt
 from playhead.media.library import MediaLibrary, MediaRecord, safe_name
+from playhead.media.probe import probe
+from playhead.media.types import Probe
 from playhead.types import MediaAsset
 from tests.media import build
 from tests.media.build import tone
@@ -165,13 +169,77 @@ async def test_a_torn_record_is_made_anew_from_the_file(
     record = await library.add("a.mp4", chunks(JFK))
     place = tmp_path / "media" / f"{record.id}.json"
     place.unlink() if torn is None else place.write_bytes(torn)
-    found = MediaLibrary(tmp_path / "media").list()
+    found = await asyncio.to_thread(MediaLibrary(tmp_path / "media").list)
     assert [(r.id, r.type, r.duration, r.sha256) for r in found] == [
         (record.id, "video", 11.1, record.sha256)
     ]
     assert json.loads(place.read_bytes())["id"] == record.id
     damaged = [name for name in left(tmp_path / "media") if name.endswith(".damaged")]
     assert len(damaged) == (0 if torn is None else 1)
+
+
+@pytest.mark.anyio
+async def test_a_name_that_can_be_read_in_a_torn_record_is_kept(
+    library: MediaLibrary, tmp_path: Path
+) -> None:
+    """R32: half a record still says what people called the file."""
+    record = await library.add('the "best" über.mp4', chunks(JFK))
+    place = tmp_path / "media" / f"{record.id}.json"
+    place.write_bytes(place.read_bytes()[:-40])
+    (found,) = await asyncio.to_thread(MediaLibrary(tmp_path / "media").list)
+    assert found.name == record.name
+    assert json.loads(place.read_bytes())["name"] == record.name
+
+
+@pytest.mark.anyio
+async def test_a_file_without_a_record_holds_up_nobody(
+    library: MediaLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R32, bad input: it is probed and hashed in a thread, and is there once that is done."""
+    known = await library.add("a.mp4", chunks(JFK))
+    lost = await library.add("b.mp4", chunks(JFK))
+    (tmp_path / "media" / f"{lost.id}.json").unlink()
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(path: Path) -> Probe:
+        asked.set()
+        assert go_on.wait(20)
+        return probe(path)
+
+    monkeypatch.setattr(adopt, "probe", slow)
+    other = MediaLibrary(tmp_path / "media")
+    try:
+        assert [r.id for r in other.list()] == [known.id]
+        assert await asyncio.to_thread(asked.wait, 20)
+        assert other.get(lost.id) is None
+        assert (await other.add("c.mp4", chunks(JFK))).name == "c.mp4"
+    finally:
+        go_on.set()
+    assert [r.id for r in await asyncio.to_thread(other.list)][:2] == [known.id, lost.id]
+    assert other.path(lost.id).read_bytes() == JFK
+
+
+@pytest.mark.anyio
+async def test_a_file_that_is_no_media_is_probed_once(
+    library: MediaLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bad input: looked at again when it has changed, and not at every request."""
+    await library.add("a.mp4", chunks(JFK))
+    stray = tmp_path / "media" / "stray.mp4"
+    stray.write_bytes(b"nothing")
+    seen: list[str] = []
+
+    def noted(path: Path) -> Probe:
+        seen.append(path.name)
+        return probe(path)
+
+    monkeypatch.setattr(adopt, "probe", noted)
+    for _ in range(3):
+        assert len(await asyncio.to_thread(library.list)) == 1
+        assert len(library.list()) == 1
+    assert seen == ["stray.mp4"]
+    stray.write_bytes(JFK)
+    assert {r.name for r in await asyncio.to_thread(library.list)} == {"a.mp4", "stray.mp4"}
 
 
 @pytest.mark.anyio

@@ -35,4 +35,9 @@ def sync_folder(folder: Path) -> None:
 def set_aside(path: Path) -> None:
     """Move a damaged file out of the way, kept for whoever wants to look at it."""
     with contextlib.suppress(OSError):
-        path.replace(path.with_name(f".{path.name}.damaged"))
+        path.replace(aside(path))
+
+
+def aside(path: Path) -> Path:
+    """Return where `set_aside` puts a file."""
+    return path.with_name(f".{path.name}.damaged")

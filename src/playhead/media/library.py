@@ -21,6 +21,7 @@ import msgspec
 
 from playhead.errors import MediaError
 from playhead.ids import new_id, now_ms
+from playhead.media.adopt import Adoption
 from playhead.media.files import set_aside, sync_folder, write_atomically
 from playhead.media.probe import probe
 from playhead.media.types import MediaKind, Probe
@@ -64,7 +65,9 @@ class MediaLibrary:
     """The media of a project, in a folder that several processes may share.
 
     `get`, `assets`, `list` and `path` are plain functions: they read an index in memory, brought up to
-    date when the folder changed. `add` and `delete` do their work off the event loop.
+    date when the folder changed. `add` and `delete` do their work off the event loop. A file whose
+    record is torn or lost is examined in a thread, and is there once that is done; where no event loop
+    runs, the plain functions wait for it.
 
     Args:
         folder: where the files lie; made when the first one arrives.
@@ -78,6 +81,7 @@ class MediaLibrary:
         self._seen: tuple[int, ...] | None = None
         # Between the look for the same file and its being in place, no other may come in.
         self._placing = threading.Lock()
+        self._adoption = Adoption(_adopted)
 
     async def add(
         self, name: str, chunks: AsyncIterator[bytes], *, max_bytes: int | None = None
@@ -153,7 +157,8 @@ class MediaLibrary:
             # The text names the part; say it of the file as the person knows it.
             raise MediaError(str(error).replace(repr(part.name), repr(name)), code=error.code) from None
         with self._placing:
-            for known in self.list():
+            self._look()
+            for known in self._records.values():
                 if known.sha256 == sha256 and known.name == name:
                     return known
             return self._place(part, _record(media_id, name, size, sha256, facts))
@@ -174,6 +179,19 @@ class MediaLibrary:
         (self._folder / f"{asset_id}.json").unlink(missing_ok=True)
 
     def _refresh(self) -> None:
+        """Bring the index up to date. Only off an event loop is a file without a record waited for."""
+        self._look()
+        if not self._adoption.busy:
+            return
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._adoption.finish()
+            self._look()
+        else:
+            self._adoption.start()
+
+    def _look(self) -> None:
         """Read the folder again if it changed since the last look."""
         try:
             status = self._folder.stat()
@@ -182,7 +200,8 @@ class MediaLibrary:
             return
         seen = (status.st_mtime_ns, status.st_ino)
         # A folder that changed just now may change again within the clock's resolution.
-        if seen == self._seen and time.time_ns() - status.st_mtime_ns > 1_000_000_000:
+        settled = time.time_ns() - status.st_mtime_ns > 1_000_000_000
+        if seen == self._seen and settled and not self._adoption.take_news():
             return
         files = {p.stem: p for p in self._folder.iterdir() if p.suffix != ".json" and p.name[0] != "."}
         found: dict[str, MediaRecord] = {}
@@ -193,7 +212,7 @@ class MediaLibrary:
         self._records, self._seen = found, seen
 
     def _read(self, media_id: str, path: Path) -> MediaRecord | None:
-        """Read a record; one that is torn or lost is made anew from the file itself."""
+        """Read a record; one that is torn or lost is made anew from the file itself, in its time."""
         place = self._folder / f"{media_id}.json"
         try:
             record = msgspec.json.decode(place.read_bytes(), type=MediaRecord)
@@ -204,15 +223,7 @@ class MediaLibrary:
             pass
         except (OSError, ValueError):
             set_aside(place)
-        try:
-            facts = probe(path)
-            with path.open("rb") as file:
-                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            record = _record(media_id, path.name, path.stat().st_size, sha256, facts)
-            write_atomically(place, msgspec.json.encode(record))
-        except (MediaError, OSError):
-            return None
-        return record
+        return self._adoption.record(path)
 
 
 def no_such_media(asset_id: str) -> MediaError:
@@ -253,6 +264,10 @@ def _record(media_id: str, name: str, size: int, sha256: str, facts: Probe) -> M
         height=facts.height,
         created_at=now_ms(),
     )
+
+
+def _adopted(media_id: str, name: str, size: int, sha256: str, facts: Probe) -> MediaRecord:
+    return _record(media_id, safe_name(name), size, sha256, facts)
 
 
 async def _save(file: BinaryIO, chunks: AsyncIterator[bytes], limit: int, name: str) -> tuple[int, str]:
