@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -240,6 +241,32 @@ async def test_a_file_that_is_no_media_is_probed_once(
     assert seen == ["stray.mp4"]
     stray.write_bytes(JFK)
     assert {r.name for r in await asyncio.to_thread(library.list)} == {"a.mp4", "stray.mp4"}
+
+
+@pytest.mark.anyio
+async def test_an_upload_that_is_cancelled_while_its_part_is_opened_leaves_nothing(
+    library: MediaLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R32: neither a part on disk nor an open file."""
+    asked, go_on = threading.Event(), threading.Event()
+    opened: list[BinaryIO] = []
+    real = MediaLibrary._open_part
+
+    def slow(self: MediaLibrary, part: Path) -> BinaryIO:
+        asked.set()
+        assert go_on.wait(20)
+        opened.append(real(self, part))
+        return opened[0]
+
+    monkeypatch.setattr(MediaLibrary, "_open_part", slow)
+    adding = asyncio.create_task(library.add("a.mp4", chunks(JFK)))
+    assert await asyncio.to_thread(asked.wait, 20)
+    adding.cancel()
+    asyncio.get_running_loop().call_soon(go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    assert [file.closed for file in opened] == [True]
+    assert left(tmp_path / "media") == []
 
 
 @pytest.mark.anyio

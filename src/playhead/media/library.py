@@ -98,7 +98,7 @@ class MediaLibrary:
         limit = min(self._max_bytes, max_bytes or self._max_bytes)
         display = safe_name(name)
         try:
-            file = await asyncio.to_thread(self._open_part, part)
+            file = await self._opened(part)
             with file:
                 size, sha256 = await _save(file, chunks, limit, display)
             return await asyncio.to_thread(self._take, media_id, part, display, size, sha256)
@@ -137,6 +137,17 @@ class MediaLibrary:
         """Remove a file and its record. Raises `MediaError` `not_found`."""
         path = self.path(asset_id)
         await asyncio.to_thread(self._remove, path, asset_id)
+
+    async def _opened(self, part: Path) -> BinaryIO:
+        """Open a part. A cancellation waits for the thread, whose file nobody would close."""
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open_part, part))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait([opening])
+            if opening.exception() is None:
+                opening.result().close()
+            raise
 
     def _open_part(self, part: Path) -> BinaryIO:
         try:
