@@ -44,10 +44,10 @@ def job(*texts: str, path: Path = build.JFK, seconds: float = 0.0) -> Job:
 
 def alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return state != "Z"
 
 
 async def until(condition: Callable[[], object], within: float = 10.0) -> None:
