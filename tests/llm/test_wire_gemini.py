@@ -124,6 +124,28 @@ async def test_q130_parallel_calls_go_back_as_they_came(form: str, signature: st
     assert seen.contents(1)[1] == ("model", parts)
 
 
+LOOKALIKES = [
+    {"text": "hi", "thoughtSignature": "S"},
+    {"text": "hm", "thought": True, "thoughtSignature": "S"},
+    {"inlineData": {"mimeType": "image/png", "data": "AA=="}},
+    called("now", signature="S"),
+]
+
+
+@pytest.mark.parametrize("more", [{"start": "x"}, {"end": "x"}, {"start": 9, "end": None}], ids=str)
+@pytest.mark.parametrize("part", LOOKALIKES, ids=str)
+async def test_a_part_with_fields_like_ours_does_not_spoil_the_conversation(
+    form: str, part: Part, more: Part
+) -> None:
+    """Q130: a part goes back, signature and all; no field of the server's is read as a range of ours."""
+    text = {"text": "so", "thoughtSignature": "T"}
+    then = None if "functionCall" in part else "go on"
+    turn = [chunk({**part, **more}, text, finish="STOP")]
+    seen = await run(turn, [DONE], form=form, then=then, issued=[part])
+    assert text in seen.contents(1)[1][1]
+    assert part in seen.contents(1)[1][1]
+
+
 SIGNED: list[tuple[list[Chunk], list[Part]]] = [
     (
         [chunk({"text": "hi"}), chunk({"text": "", "thoughtSignature": "S"}, finish="STOP")],

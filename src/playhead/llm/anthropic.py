@@ -24,6 +24,7 @@ from playhead.llm.attachments import inline_data, inline_text, media_type
 from playhead.llm.codecs import real_names, safe64, wire_name
 from playhead.llm.history import EncodedHistory, EncodeGroup, Group
 from playhead.llm.http_model import HttpModel, told_error
+from playhead.llm.kept import own_data, still_says
 from playhead.llm.object_schema import object_schema
 from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, NO_TOOL, not_shown, prepared
 from playhead.llm.strict_schema import has_open_objects, is_recursive
@@ -248,14 +249,13 @@ class Anthropic(HttpModel):
 
     def _kept_blocks(self, message: AssistantMessage) -> list[JsonObject] | None:
         """Return the blocks of a message of this model on this server, if it still says what they say."""
-        own = (message.provider_metadata or {}).get(KEY) or {}
-        if not self.send_thinking or (own.get("server"), own.get("model")) != (self._server, self.model):
+        if not self.send_thinking:
             return None
+        own = own_data(message, KEY, server=self._server, model=self.model)
         blocks: list[JsonObject] = own.get("blocks") or []
+        texts = [block for block in blocks if block["type"] == "text"]
         asked = sum(block["type"] == "tool_use" for block in blocks)
-        end = next((block["end"] for block in reversed(blocks) if block["type"] == "text"), 0)
-        same = asked == len(message.tool_calls) and end == len(message.content)
-        return blocks if same else None
+        return blocks if still_says(message, texts, asked) else None
 
     # ------------------------------------------------------------ response
 

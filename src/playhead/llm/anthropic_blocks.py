@@ -5,10 +5,11 @@ here) is kept as it came. Text is kept as a range of the message's text, a call 
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from playhead.llm.kept import is_storable
+from playhead.llm.lenient import text_of
 from playhead.types import JsonObject
 
 THINKING = ("thinking", "redacted_thinking")
@@ -69,17 +70,9 @@ def _paired(text: str) -> str:
 
 
 def _storable(block: JsonObject) -> JsonObject | None:
-    """Return the block, or None where it holds half a character, which neither store nor wire takes."""
-    try:
-        return block if msgspec.json.encode(block) else None
-    except UnicodeEncodeError:
-        return None
+    return block if is_storable(block) else None
 
 
 def worth_keeping(blocks: Sequence[JsonObject]) -> bool:
     """Is there anything among kept blocks that cannot be made again from the message?"""
     return any(b["type"] != "text" and (b["type"] != "tool_use" or len(b) > 1) for b in blocks)
-
-
-def text_of(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from playhead.errors import LLMError, ProtocolError
-from playhead.llm.anthropic_blocks import Block, text_of, worth_keeping
+from playhead.llm.anthropic_blocks import Block, worth_keeping
 from playhead.llm.assembly import Assembly
 from playhead.llm.call import error_for
-from playhead.llm.lenient import decode_lenient
+from playhead.llm.lenient import decode_lenient, text_of
 from playhead.types import AssistantMessage, JsonObject, LLMResult, StopReason, Usage
 
 KEY = "anthropic"

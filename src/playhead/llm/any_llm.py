@@ -22,6 +22,7 @@ from playhead.encode import mask
 from playhead.errors import ConfigError, LLMConnectionError, LLMError, LLMTimeoutError
 from playhead.events import EmitDelta
 from playhead.llm.any_llm_errors import map_error
+from playhead.llm.kept import own_data
 from playhead.llm.openai_compatible import OpenAICompatible
 from playhead.llm.openai_errors import KEY
 from playhead.llm.openai_reply import OpenAIReader
@@ -126,8 +127,8 @@ class AnyLLM(OpenAICompatible):
 
     def _convert_assistant(self, message: AssistantMessage) -> JsonObject:
         wire = super()._convert_assistant(message)
-        own = (message.provider_metadata or {}).get(KEY) or {}
-        if own.get("server") == self._server and "extraContent" in own:
+        own = own_data(message, KEY, server=self._server)
+        if "extraContent" in own:
             # The signature of a thought, say: it goes back with the thought, as it came.
             wire["extra_content"] = own["extraContent"]
             wire["reasoning"] = message.reasoning or ""

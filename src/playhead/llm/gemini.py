@@ -22,9 +22,10 @@ from playhead.llm.assembly import Assembly
 from playhead.llm.attachments import inline_data, media_type
 from playhead.llm.call import call
 from playhead.llm.codecs import wire_name
-from playhead.llm.gemini_reply import KEY, GeminiReader, decode_chunks, error_of
+from playhead.llm.gemini_reply import KEY, RANGE, GeminiReader, decode_chunks, error_of
 from playhead.llm.gemini_schema import convert_schema
 from playhead.llm.history import EncodedHistory, Group
+from playhead.llm.kept import own_data, still_says
 from playhead.llm.object_schema import object_schema
 from playhead.llm.stand_ins import EMPTY_MESSAGE, GO_ON, NO_OUTPUT, NO_TEXT, prepared
 from playhead.llm.strict_schema import has_open_objects, is_recursive
@@ -160,13 +161,10 @@ class Gemini:
 
     def _kept_parts(self, message: AssistantMessage) -> list[JsonObject]:
         """Return the parts of a message of this model on this server, if it still says what they say."""
-        own = (message.provider_metadata or {}).get(KEY) or {}
-        if (own.get("server"), own.get("model")) != (self._server, self.model):
-            return []
+        own = own_data(message, KEY, server=self._server, model=self.model)
         parts: list[JsonObject] = own.get("parts") or []
-        end = next((part["end"] for part in reversed(parts) if "end" in part), 0)
         called = _called(parts)
-        same = len(called) == len(message.tool_calls) and end == len(message.content)
+        same = still_says(message, [part for part in parts if "end" in part], len(called))
         # A name that the API does not take back has to change, and a signed call must not.
         return parts if same and all(_is_name(call.get("name")) for call in called) else []
 
@@ -290,7 +288,7 @@ def _own_parts(message: AssistantMessage, kept: Sequence[JsonObject]) -> list[Js
             theirs = part["functionCall"]
             parts.append({**part, "functionCall": {**theirs, "args": asked.args}})
         elif "start" in part:
-            more = {k: v for k, v in part.items() if k not in ("start", "end")}
+            more = {k: v for k, v in part.items() if k not in RANGE}
             parts.append({"text": message.content[part["start"] : part["end"]], **more})
         else:
             # A part must hold something: a signature alone goes on an empty text.

@@ -16,11 +16,14 @@ from playhead.errors import ContentFilterError, LLMError, ProtocolError
 from playhead.ids import new_id
 from playhead.llm.assembly import Assembly
 from playhead.llm.call import error_for
+from playhead.llm.kept import is_storable
 from playhead.llm.lenient import decode_lenient
 from playhead.types import JsonObject, LLMResult, StopReason, Usage
 
 KEY = "gemini"
 """The dialect, under which opaque data and wire bytes are kept."""
+RANGE = ("start", "end")
+"""What a kept part has in place of its text."""
 
 # https://ai.google.dev/api/generate-content#FinishReason
 _STOP_REASONS: dict[str, StopReason] = {
@@ -132,6 +135,8 @@ class GeminiReader:
             self.take("message", body)
 
     def _take_part(self, part: JsonObject) -> None:
+        if "start" in part or "end" in part:  # a field of theirs would be read as a range
+            part = {k: v for k, v in part.items() if k not in RANGE}
         text = part.get("text")
         called = part.get("functionCall")
         thought = part.get("thought") is True
@@ -164,7 +169,7 @@ class GeminiReader:
         start = self._length
         self._length += len(text)
         last = self._parts[-1] if self._parts else None
-        if not more and last is not None and last.keys() == {"start", "end"}:
+        if not more and last is not None and last.keys() == set(RANGE):
             last["end"] = self._length  # plain text grows the part before it
         elif text or "thoughtSignature" in more:
             self._parts.append({"start": start, "end": self._length, **more})
@@ -185,9 +190,9 @@ class GeminiReader:
 
     def _kept(self, length: int) -> JsonObject:
         kept: JsonObject = {}
-        parts = [part for part in self._parts if _is_text(part)]
+        parts = [part for part in self._parts if is_storable(part)]
         # Where halves of characters were joined, the ranges no longer fit: then nothing is kept.
-        if self._length == length and any(part.keys() - {"start", "end"} for part in parts):
+        if self._length == length and any(part.keys() - set(RANGE) for part in parts):
             kept["parts"] = parts
         if self._finish and map_finish_reason(self._finish) == "other":
             kept["finishReason"] = self._finish
@@ -216,14 +221,6 @@ def decode_chunks(body: bytes) -> Sequence[bytes]:
         return [bytes(raw) for raw in _decode_many(body)]
     except (msgspec.DecodeError, UnicodeError):
         raise ProtocolError(f"Gemini sent what is not JSON: {len(body)} bytes that do not parse.") from None
-
-
-def _is_text(part: JsonObject) -> bool:
-    """Can it be stored? What was read leniently may hold half a character."""
-    try:
-        return bool(_encode(part))
-    except UnicodeEncodeError:
-        return False
 
 
 def map_finish_reason(reason: str) -> StopReason:

@@ -23,6 +23,11 @@ def decode_lenient(data: bytes, type: Any, what: str) -> Any:
     return _fitted(raw, type)
 
 
+def text_of(value: Any) -> str:
+    """Return the text, or none for what is of another type."""
+    return value if isinstance(value, str) else ""
+
+
 def _fitted(raw: Any, type: Any) -> Any:
     try:
         return msgspec.convert(raw, type)

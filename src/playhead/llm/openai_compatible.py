@@ -19,6 +19,7 @@ from playhead.llm.codecs import ID_CODECS, real_names, wire_name
 from playhead.llm.gemini_schema import convert_schema
 from playhead.llm.history import EncodedHistory, Group
 from playhead.llm.http_model import HttpModel, told_error
+from playhead.llm.kept import own_data
 from playhead.llm.openai_errors import KEY, error_of
 from playhead.llm.openai_reply import OpenAIReader
 from playhead.llm.profiles import Profile
@@ -190,9 +191,8 @@ class OpenAICompatible(HttpModel):
 
     def _convert_assistant(self, message: AssistantMessage) -> JsonObject:
         profile = self.profile
-        kept = (message.provider_metadata or {}).get(KEY) or {}
         # Opaque data of another server means nothing here, or is refused.
-        own: JsonObject = kept if kept.get("server") == self._server else {}
+        own = own_data(message, KEY, server=self._server)
         wire: JsonObject = {"role": "assistant", "content": message.content}
         if not message.content and not message.tool_calls:
             wire["content"] = NO_TEXT  # opaque data of another provider is all that it holds

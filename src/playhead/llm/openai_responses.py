@@ -24,6 +24,7 @@ from playhead.llm.attachments import inline_data, media_type
 from playhead.llm.codecs import real_names, safe64, wire_name
 from playhead.llm.history import EncodedHistory, Group
 from playhead.llm.http_model import HttpModel, told_error
+from playhead.llm.kept import own_data, still_says
 from playhead.llm.object_schema import object_schema
 from playhead.llm.openai_responses_errors import KEY, refusal
 from playhead.llm.openai_responses_reply import ResponsesReader
@@ -195,14 +196,13 @@ class OpenAIResponses(HttpModel):
 
     def _kept_items(self, message: AssistantMessage) -> list[JsonObject] | None:
         """Return the items of a message of this model on this server, if it still says what they say."""
-        own = (message.provider_metadata or {}).get(KEY) or {}
-        if not self.send_reasoning or (own.get("server"), own.get("model")) != (self._server, self.model):
+        if not self.send_reasoning:
             return None
+        own = own_data(message, KEY, server=self._server, model=self.model)
         items: list[JsonObject] = own.get("items") or []
+        texts = [item for item in items if item["type"] == "message"]
         asked = sum(item["type"] == "function_call" for item in items)
-        end = next((item["end"] for item in reversed(items) if item["type"] == "message"), 0)
-        same = asked == len(message.tool_calls) and end == len(message.content)
-        return items if same else None
+        return items if still_says(message, texts, asked) else None
 
     # ------------------------------------------------------------ response
 

@@ -7,8 +7,7 @@ is kept as a range of the message's text, a call by its place.
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
+from playhead.llm.kept import is_storable
 from playhead.types import JsonObject
 
 MADE_AGAIN = ("message", "function_call")
@@ -57,10 +56,7 @@ class Item:
             raw.pop("content", None)
         elif self.kind != "reasoning" or not raw.get("content"):
             return None
-        try:
-            return raw if msgspec.json.encode(raw) else None
-        except UnicodeEncodeError:
-            return None  # half a character, which neither store nor wire takes
+        return raw if is_storable(raw) else None
 
 
 def kept_items(items: Sequence[Item], length: int) -> list[JsonObject]:
@@ -71,10 +67,6 @@ def kept_items(items: Sequence[Item], length: int) -> list[JsonObject]:
         kept.pop()
     opaque = any(item["type"] not in MADE_AGAIN or "phase" in item for item in kept)
     return kept if opaque else []
-
-
-def text_of(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def parts_of(content: Any) -> list[JsonObject]:

@@ -13,9 +13,9 @@ import msgspec
 from playhead.errors import ProtocolError
 from playhead.ids import new_id
 from playhead.llm.assembly import Assembly
-from playhead.llm.lenient import decode_lenient
+from playhead.llm.lenient import decode_lenient, text_of
 from playhead.llm.openai_responses_errors import KEY, error_in
-from playhead.llm.openai_responses_items import Item, kept_items, parts_of, text_of
+from playhead.llm.openai_responses_items import Item, kept_items, parts_of
 from playhead.types import JsonObject, LLMResult, StopReason, Usage
 
 # https://platform.openai.com/docs/api-reference/responses/object (incomplete_details.reason)
