@@ -53,9 +53,10 @@ class FatalToolError(ToolError):
 
 
 class StoreError(PlayheadError):
-    """A store could not read or write."""
+    """A store could not read or write. With `passing`, the same may work in a moment."""
 
     code = "store"
+    passing = False
 
 
 class OutputError(PlayheadError):

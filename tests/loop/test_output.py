@@ -20,11 +20,11 @@ from playhead import (
     UserMessage,
     connect,
 )
-from playhead.events import Event, RunEnd, TextDelta, UserMessageEvent
+from playhead.events import RunEnd, TextDelta, UserMessageEvent
 from playhead.port import PlainPort
 from playhead.server.wire import event_frame
-from playhead.session.port import StoredPort, ThreadKey
-from playhead.storage.memory import MemoryTurnStore
+from playhead.session.shown import Shown
+from playhead.storage.memory_ledger import MemoryLedger
 from playhead.testing import (
     FakeProvider,
     anthropic_sse,
@@ -36,6 +36,7 @@ from playhead.testing import (
     openai_text,
 )
 from tests.loop.support import Scripted, add, assert_pairs, calls, text
+from tests.session.models import new_port
 
 pytestmark = pytest.mark.anyio
 T = TypeVar("T")
@@ -251,17 +252,17 @@ async def test_a_stop_during_a_check_ends_the_run_with_the_text() -> None:
 
 async def test_the_ask_is_an_event_and_a_row_of_the_thread() -> None:
     """Design 5: written in the transaction of its event, between the two answers."""
-    store = MemoryTurnStore()
-    events: list[Event] = []
+    store = MemoryLedger()
     message = UserMessage("Which town?")
-    port = StoredPort(store, ThreadKey("t"), message, on_event=events.append)
+    port = await new_port(store, message)
     loop = AgentLoop(Scripted(text(BAD), text(GOOD)), output_type=Town, options=options())
     result = await loop.run_on(port, made=(message,))
-    rows = await store.window("t")
+    rows = await store.turns.window("t")
     assert [row.id for row in rows] == [m.id for m in result.messages]
     assert [row.role for row in rows] == ["user", "assistant", "user", "assistant"]
+    events = [Shown.of_row(row).event for row in (await store.events.after("t", 0)).rows]
     kinds = [event.type for event in events]
-    at = kinds.index("user_message")
+    at = kinds.index("user_message", 2)
     assert kinds[at - 1 : at + 2] == ["step_end", "user_message", "step_start"]
     asked = events[at]
     assert isinstance(asked, UserMessageEvent)

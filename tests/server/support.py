@@ -93,7 +93,7 @@ async def frames(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
         if set(fields) == {""}:
             yield "comment", fields[""]
         else:
-            assert set(fields) == {"event", "data"}, fields
+            assert set(fields) - {"id"} == {"event", "data"}, fields
             yield fields["event"], json.loads(fields["data"])
         block = []
     assert not block, "the stream ended within a frame"

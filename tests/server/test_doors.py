@@ -37,7 +37,7 @@ async def test_an_unknown_route_is_404(path: str, client: aiohttp.ClientSession)
         ("PUT", "/api/media", {"GET", "HEAD", "POST"}),
         ("POST", "/healthz", {"GET", "HEAD"}),
         ("PATCH", "/api/media/x/content", {"GET", "HEAD"}),
-        ("DELETE", "/api/agent/threads/t1", {"GET", "HEAD"}),
+        ("PUT", "/api/agent/threads/t1", {"DELETE", "GET", "HEAD"}),
     ],
 )
 async def test_a_wrong_method_is_405_and_the_right_ones_are_named(

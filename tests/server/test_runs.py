@@ -113,7 +113,7 @@ async def test_a_closed_connection_is_never_a_stop(tmp_path: Path) -> None:
                 if kind == "text_delta":
                     break
         _, view = await ask(client, "GET", THREAD)
-        assert view["activeRun"] == {"runId": run_id, "state": "running"}
+        assert view["activeRun"] == {"runId": run_id, "state": "running", "seq": 0}
         reading = asyncio.create_task(all_frames(client, "GET", f"/api/agent/runs/{run_id}/events"))
         model.go.set()
         events = await reading
@@ -185,7 +185,7 @@ async def test_without_a_model_nothing_is_begun(
     status, answer = await ask(client, "POST", RUNS, json={"message": "Hello"}, headers=headers)
     assert (status, answer["code"]) == (502, "config")
     assert "LLM_PROVIDER" in answer["error"]
-    assert await ask(client, "GET", THREAD) == (200, {"messages": []})
+    assert await ask(client, "GET", THREAD) == (200, {"messages": [], "seq": 0})
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ from typing import Any
 
 from playhead import AgentLoop, tool
 from playhead.events import EmitDelta, TextDelta
-from playhead.storage.base import TurnRow
-from playhead.storage.memory import MemoryTurnStore
+from playhead.ids import new_id, now_ms
+from playhead.session.feed import Feed
+from playhead.session.port import StoredPort
+from playhead.storage.ledger import Entry, Ledger, Recorded, RunRow
+from playhead.storage.memory_ledger import MemoryLedger
 from playhead.types import (
     AssistantMessage,
     ChatMessage,
@@ -81,18 +84,39 @@ class GateLLM:
         return LLMResult(AssistantMessage(self.reply), "stop")
 
 
-class YieldingStore(MemoryTurnStore):
-    """A store that takes its time, as one on a disk does: an append can be interrupted."""
+class YieldingLedger(MemoryLedger):
+    """A ledger that takes its time, as one on a disk does: whoever waits for it can be interrupted."""
 
-    async def append(self, *args: Any, **named: Any) -> TurnRow:
+    async def accept(self, *args: Any, **named: Any) -> RunRow:
         await asyncio.sleep(0)
-        row = await super().append(*args, **named)
+        row = await super().accept(*args, **named)
         await asyncio.sleep(0)
         return row
 
-    async def window(self, *args: Any, **named: Any) -> Sequence[TurnRow]:
+    async def record(self, entry: Entry) -> Recorded:
         await asyncio.sleep(0)
-        return await super().window(*args, **named)
+        recorded = await super().record(entry)
+        await asyncio.sleep(0)
+        return recorded
+
+    async def run(self, *args: Any, **named: Any) -> RunRow | None:
+        await asyncio.sleep(0)
+        return await super().run(*args, **named)
+
+
+def new_run(message: UserMessage, thread_id: str = "t") -> RunRow:
+    """A run that nobody has accepted yet."""
+    return RunRow(new_id(), new_id(), thread_id, message=message, created_at=now_ms())
+
+
+async def new_port(ledger: Ledger, message: UserMessage, **named: Any) -> StoredPort:
+    """The port of a run that was accepted."""
+    return StoredPort(ledger, await ledger.accept(new_run(message)), Feed(), **named)
+
+
+async def shown(ledger: Ledger, run_id: str | None = None) -> list[str]:
+    """The types of the events that were recorded in the thread `t`."""
+    return [row.type for row in (await ledger.events.after("t", 0, run_id=run_id)).rows]
 
 
 @tool

@@ -8,7 +8,7 @@ import pytest
 from playhead import AgentLoop, connect, tool
 from playhead.errors import ConfigError, StoreError
 from playhead.session.sessions import Sessions
-from playhead.storage.memory import MemoryTurnStore
+from playhead.storage.memory_ledger import MemoryLedger
 from playhead.testing import FakeProvider, openai_sse
 from playhead.types import (
     AgentContext,
@@ -68,7 +68,7 @@ async def test_messages_of_a_thread_are_answered_in_order_and_none_is_dropped() 
         first = await sessions.start("t", "m0")
         rest = [await sessions.start("t", f"m{n}") for n in range(1, 6)]
         other = await sessions.start("other", "hi")
-        assert sessions.active_run("t") == first
+        assert next(iter(await sessions.open_runs("t"))).run_id == first.run_id
         await llm.waiting.wait()
         await asyncio.sleep(0)
         assert len(llm.seen) == 2
@@ -76,7 +76,7 @@ async def test_messages_of_a_thread_are_answered_in_order_and_none_is_dropped() 
         for run in [first, *rest, other]:
             assert terminals(await all_of(sessions, run.run_id)) == ["run_end"]
         history = await sessions.history("t")
-        assert sessions.active_run("t") is None
+        assert await sessions.open_runs("t") == []
     assert [m.content for m in history] == [x for n in range(6) for x in (f"m{n}", "done")]
 
 
@@ -91,7 +91,7 @@ async def test_the_same_message_again_is_the_same_run() -> None:
         assert elsewhere.run_id != run.run_id
         llm.gate.set()
         results = [await sessions.run("t", "pay", message_id="m1") for _ in range(2)]
-        assert results[0] is results[1]
+        assert {(result.turn_id, result.text) for result in results} == {(run.turn_id, "done")}
         assert len(await sessions.history("t")) == 2
         await all_of(sessions, elsewhere.run_id)
     assert len(llm.seen) == 2
@@ -112,9 +112,9 @@ async def test_the_same_message_is_harmless_when_its_run_is_forgotten() -> None:
 
 async def test_a_forgotten_message_without_an_answer_is_not_run_again() -> None:
     """What became of its tools is unknown: saying so is harmless, running them again is not."""
-    store = MemoryTurnStore()
-    await store.append("t", UserMessage("pay", id="m1"), turn_id="a")
-    await store.append("t", AssistantMessage("", CALLS), turn_id="a", step_index=1)
+    store = MemoryLedger()
+    await store.turns.append("t", UserMessage("pay", id="m1"), turn_id="a")
+    await store.turns.append("t", AssistantMessage("", CALLS), turn_id="a", step_index=1)
     llm = StrictLLM()
     async with Sessions(loop_of(llm), store) as sessions:
         again = await sessions.run("t", "pay", message_id="m1")
@@ -128,19 +128,20 @@ async def test_finished_runs_are_forgotten() -> None:
     async with Sessions(loop_of(StrictLLM()), keep_runs=3) as sessions:
         runs = [await sessions.start(f"t{n % 2}", "hi") for n in range(8)]
         await asyncio.gather(*(all_of(sessions, run.run_id) for run in runs))
-        known = [run for run in runs if _known(sessions, run.run_id)]
+        await sessions.run("u", "hi")
+        known = [run for run in runs if await _known(sessions, run.run_id)]
         assert len(known) == 3
         assert len(await sessions.history("t0")) == 8
     async with Sessions(loop_of(StrictLLM()), keep_for=0) as sessions:
         run = await sessions.start("t", "hi")
         await all_of(sessions, run.run_id)
         await sessions.run("u", "hi")
-        assert not _known(sessions, run.run_id)
+        assert not await _known(sessions, run.run_id)
 
 
-def _known(sessions: Sessions, run_id: str) -> bool:
+async def _known(sessions: Sessions, run_id: str) -> bool:
     try:
-        sessions.events(run_id)
+        await sessions.find(run_id)
     except StoreError:
         return False
     return True
@@ -153,9 +154,9 @@ async def test_tenants_never_see_each_other(tenants: tuple[str | None, str | Non
     llm = GateLLM()
     async with Sessions(loop_of(llm)) as sessions:
         run = await sessions.start("t", "secret", tenant=mine)
-        assert sessions.active_run("t", tenant=theirs) is None
+        assert await sessions.open_runs("t", tenant=theirs) == []
         with pytest.raises(StoreError) as caught:
-            sessions.events(run.run_id, tenant=theirs)
+            await all_of(sessions, run.run_id, tenant=theirs)
         assert caught.value.code == "not_found"
         with pytest.raises(StoreError):
             await sessions.cancel(run.run_id, tenant=theirs)
@@ -189,9 +190,9 @@ async def test_an_unknown_run_is_said_to_be_unknown() -> None:
     """`not_found`, for events and for cancel alike."""
     async with Sessions(loop_of(StrictLLM())) as sessions:
         with pytest.raises(StoreError, match="'nope'") as caught:
-            sessions.events("nope")
+            await all_of(sessions, "nope")
         assert caught.value.code == "not_found"
         with pytest.raises(StoreError):
             await sessions.cancel("nope")
-        assert sessions.active_run("nope") is None
+        assert await sessions.open_runs("nope") == []
         assert await sessions.history("nope") == ()

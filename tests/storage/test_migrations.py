@@ -7,13 +7,17 @@ import pytest
 from sqlalchemy import Connection, MetaData, insert, inspect, select, text
 
 from playhead.errors import StoreError
+from playhead.events import RunStart
+from playhead.session.shown import Shown
 from playhead.storage.connect import connect_engines
 from playhead.storage.engine import Database, open_database
+from playhead.storage.ledger import PendingCall
 from playhead.storage.migrations import MIGRATIONS, migrate
 from playhead.storage.sql_calls import SQLCallLog
+from playhead.storage.sql_ledger import SQLLedger
 from playhead.storage.tables import metadata, schema
 from playhead.storage.turns import SQLTurnStore
-from playhead.types import CallRecord, ToolCall, UserMessage
+from playhead.types import AgentContext, CallRecord, ToolCall, UserMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -83,6 +87,52 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
             },
         )
     ],
+    3: [
+        (
+            "agent_runs",
+            {
+                **THREAD,
+                "run_key": "28efffbd0e6712159f651aac0805dfba4746cc29",
+                "message_key": "9dad3afa5f6973df433a9e189707b8ca74126aec",
+                "run_id": "run",
+                "turn_id": "turn",
+                "state": "paused",
+                "policy": "queue",
+                "message": '{"role":"user","content":"hello","id":"m1","timestamp":900}',
+                "context": '{"projectId":"p","activeSceneId":null,"mediaAssets":[],"playbackTimeMs":null}',
+                "owner": "elsewhere/boot/1/2/x",
+                "first_seq": 1,
+                "finish_reason": "paused",
+                "created_at": 900,
+                "ended_at": 950,
+            },
+        ),
+        (
+            "agent_events",
+            {
+                "thread_key": THREAD["thread_key"],
+                "seq": 1,
+                "run_key": "28efffbd0e6712159f651aac0805dfba4746cc29",
+                "event_key": "0/start",
+                "type": "run_start",
+                "data": '{"type":"run_start","turnId":"turn","runId":"run","at":900}',
+                "format": 1,
+                "created_at": 900,
+            },
+        ),
+        (
+            "agent_pending",
+            {
+                "turn_key": TURN["turn_key"],
+                "call_key": "fb665324bda523d929fe17524e29348ee150b96c",
+                "thread_key": THREAD["thread_key"],
+                "call": '{"id":"c","name":"f","args":{"z":1,"a":2}}',
+                "kind": "approval",
+                "args_hash": "abc",
+                "expires_at": 2_000,
+            },
+        ),
+    ],
 }
 RECORD = CallRecord(
     "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
@@ -118,12 +168,30 @@ async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, 
             assert await store.turn("turn", tenant_id="acme") == rows
             again = await store.append("t", UserMessage("x", id="m1"), turn_id="new", tenant_id="acme")
             assert again == rows[0]
+        if version >= 3:
+            await _check_run(SQLLedger(database))
         calls = await log.calls(tenant_id="acme")
         assert [row.call for row in calls] == ([RECORD] if version >= 2 else [])
         added = await store.append("t", UserMessage("next"), turn_id="turn", tenant_id="acme")
         assert added.seq == len(rows) + 1
         await log.record(RECORD)
         assert len(await log.calls(tenant_id="acme")) == len(calls) + 1
+
+
+async def _check_run(ledger: SQLLedger) -> None:
+    run = await ledger.run("run", tenant_id="acme")
+    assert run is not None
+    assert (run.state, run.message, run.context) == (
+        "paused",
+        UserMessage("hello", id="m1", timestamp=900),
+        AgentContext("p", media_assets=[]),
+    )
+    page = await ledger.events.after("t", 0, run_id="run", tenant_id="acme")
+    assert [Shown.of_row(row).event for row in page.rows] == [
+        RunStart(turn_id="turn", run_id="run", at=900, seq=1)
+    ]
+    call = ToolCall("c", "f", {"z": 1, "a": 2})
+    assert await ledger.pending("turn", tenant_id="acme") == [PendingCall(call, "approval", "abc", 2_000)]
 
 
 def test_every_schema_has_data_to_be_opened_with() -> None:
@@ -146,7 +214,8 @@ async def test_the_migrations_make_the_tables_that_are_queried(database: Databas
     def made(connection: Connection) -> tuple[dict[str, Any], dict[str, list[str]]]:
         found = MetaData()
         found.reflect(connection)
-        unique = inspect(connection).get_unique_constraints("agent_turns")
+        inspector = inspect(connection)
+        unique = [u for table in found.tables for u in inspector.get_unique_constraints(table)]
         return shape(found), {str(u["name"]): list(u["column_names"]) for u in unique}
 
     tables, unique = await database.read(made)
@@ -155,6 +224,9 @@ async def test_the_migrations_make_the_tables_that_are_queried(database: Databas
     assert unique == {
         "agent_turns_once": ["thread_key", "message_key"],
         "agent_turns_seq": ["thread_key", "seq"],
+        "agent_runs_run": ["run_key"],
+        "agent_runs_once": ["thread_key", "message_key"],
+        "agent_events_once": ["run_key", "event_key"],
     }
 
 
@@ -164,10 +236,10 @@ async def test_a_database_of_a_later_version_is_left_alone(url: str) -> None:
     engines = connect_engines(url, 10)
     with engines.write.begin() as connection:
         connection.execute(insert(schema), {"version": 99})
-    with pytest.raises(StoreError, match=r"schema 99, .* up to 2: update Playhead"):
+    with pytest.raises(StoreError, match=rf"schema 99, .* up to {len(MIGRATIONS)}: update Playhead"):
         await open_database(url)
     with engines.read.connect() as connection:
-        assert list(connection.execute(select(schema.c.version)).scalars()) == [1, 2, 99]
+        assert list(connection.execute(select(schema.c.version)).scalars()) == [*DATA, 99]
     engines.dispose()
 
 

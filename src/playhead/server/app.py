@@ -39,6 +39,7 @@ from playhead.server.wire import (
     RunBody,
     RunStarted,
     ThreadView,
+    ToolAnswer,
     dump,
 )
 from playhead.session.sessions import Sessions
@@ -111,12 +112,20 @@ def create_app(
 
 def endpoints() -> Sequence[Endpoint]:
     """The route table."""
-    thread, run, file = "/api/agent/threads/{thread_id}", "/api/agent/runs/{run_id}", "/api/media/{media_id}"
+    return (
+        *_agent_endpoints(),
+        *_media_endpoints(),
+        Endpoint("GET", "/healthz", healthz, reply=Health),
+        Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),
+        Endpoint("GET", "/openapi.json", openapi_document, download=["application/json"]),
+        Endpoint("GET", "/", page, download=["text/html"]),
+    )
+
+
+def _agent_endpoints() -> Sequence[Endpoint]:
+    thread, run = "/api/agent/threads/{thread_id}", "/api/agent/runs/{run_id}"
     ask = (400, 413, 502, 503)
-    upload = ("application/octet-stream", "multipart/form-data")
-    shown = ("video/*", "audio/*", "image/*", "application/octet-stream")
-    named = [("name", "The file's name, if the body is the file itself.")]
-    saved = [("download", "If given, the file is saved rather than shown.")]
+    after = [("after", "The id of the last event that the client has, if it has any.")]
     return (
         Endpoint(
             "POST", "/api/agent/chat", chat.chat, body=ChatBody, reply=ChatReply, events=LLMDelta, errors=ask
@@ -132,8 +141,30 @@ def endpoints() -> Sequence[Endpoint]:
             errors=ask,
         ),
         Endpoint("GET", thread, runs.read_thread, reply=ThreadView, errors=[400]),
-        Endpoint("GET", f"{run}/events", runs.run_events, events=Event, errors=[404]),
-        Endpoint("POST", f"{run}/cancel", runs.cancel_run, reply=RunStarted, errors=[404]),
+        Endpoint("DELETE", thread, runs.delete_thread, status=204, errors=[400]),
+        Endpoint("GET", f"{thread}/events", runs.thread_events, events=Event, query=after, errors=[400]),
+        Endpoint("GET", f"{run}/events", runs.run_events, events=Event, query=after, errors=[400, 404]),
+        Endpoint("POST", f"{run}/cancel", runs.cancel_run, reply=RunStarted, errors=[404, 409]),
+        Endpoint(
+            "POST",
+            f"{run}/tool-results",
+            runs.answer_call,
+            body=ToolAnswer,
+            reply=RunStarted,
+            status=202,
+            events=Event,
+            errors=(*ask, 404, 409),
+        ),
+    )
+
+
+def _media_endpoints() -> Sequence[Endpoint]:
+    file = "/api/media/{media_id}"
+    upload = ("application/octet-stream", "multipart/form-data")
+    shown = ("video/*", "audio/*", "image/*", "application/octet-stream")
+    named = [("name", "The file's name, if the body is the file itself.")]
+    saved = [("download", "If given, the file is saved rather than shown.")]
+    return (
         Endpoint(
             "POST",
             "/api/media",
@@ -153,10 +184,6 @@ def endpoints() -> Sequence[Endpoint]:
         Endpoint(
             "GET", f"{file}/captions.{{form}}", media.media_captions, download=CAPTION_TYPES, errors=[404]
         ),
-        Endpoint("GET", "/healthz", healthz, reply=Health),
-        Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),
-        Endpoint("GET", "/openapi.json", openapi_document, download=["application/json"]),
-        Endpoint("GET", "/", page, download=["text/html"]),
     )
 
 

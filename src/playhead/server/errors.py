@@ -26,6 +26,7 @@ Code = Literal[
     "bad_host",
     "bad_origin",
     "stopping",
+    "conflict",
     "config",
     "store",
     "internal",
@@ -73,7 +74,7 @@ _MEDIA_STATUS = {
     "weights_damaged": 503,
     "disk_full": 507,
 }
-_STORE_STATUS = {"not_found": 404, "invalid": 400, "stopping": 503}
+_STORE_STATUS = {"not_found": 404, "invalid": 400, "conflict": 409, "stopping": 503}
 _HTTP_CODES: dict[int, tuple[Code, str]] = {
     400: ("invalid", "The request could not be read."),
     404: ("not_found", "There is nothing at this address."),
@@ -119,7 +120,7 @@ def api_error(error: Exception) -> ApiError:
             return ApiError(502, "config", mask(str(error)))
         case MediaError():
             return ApiError(_MEDIA_STATUS.get(error.code, 500), known(error.code, "media"), error_text(error))
-        case StoreError(code="not_found" | "invalid" | "stopping" as code):
+        case StoreError(code="not_found" | "invalid" | "conflict" | "stopping" as code):
             return ApiError(_STORE_STATUS[code], known(code, "store"), error_text(error))
         case StoreError():
             logger.error("A store failed: %s", error_text(error))

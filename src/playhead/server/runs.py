@@ -3,23 +3,26 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from playhead.errors import StoreError
 from playhead.server.body import read_json
 from playhead.server.errors import ApiError
 from playhead.server.parts import Parts, parts_of
 from playhead.server.streams import EventStream, wants_events
+from playhead.server.threads import view_of
 from playhead.server.wire import (
-    ActiveRun,
     NewMessage,
     RunBody,
     RunStarted,
-    ThreadView,
+    ToolAnswer,
     dump,
-    event_frame,
-    public_message,
+    shown_frame,
 )
+from playhead.session.feed import parse_cursor
+from playhead.session.shown import Shown
 from playhead.types import ContentPart, TextPart
 
 _MAX_ID = 200
@@ -42,34 +45,46 @@ async def start_run(request: Request) -> Response:
         raise ApiError(400, "invalid", text, path="message.id")
     parts.check_model()
     handle = await parts.sessions.start(
-        thread_id, said.content, context=body.context, message_id=said.id or None
+        thread_id, said.content, context=body.context, message_id=said.id or None, policy=body.policy
     )
-    if wants_events(request):
-        return _stream(parts, handle.run_id)
-    return Response(dump(RunStarted(handle.run_id)), 202, media_type="application/json")
+    return await _started(request, parts, handle.run_id)
 
 
 async def read_thread(request: Request) -> Response:
-    """What was said in a thread, and the run that is at work in it.
+    """What was said in a thread, the run that is at work in it, and what waits.
 
     The messages of that run so far are among them; its events tell them again, from the first.
     """
-    parts = parts_of(request)
-    thread_id = _thread_id(request)
-    messages = [public_message(message) for message in await parts.sessions.history(thread_id)]
-    view = ThreadView(messages)
-    active = parts.sessions.active_run(thread_id)
-    if active is not None:
-        view = ThreadView(messages, ActiveRun(active.run_id))
+    view = await view_of(parts_of(request).sessions, _thread_id(request))
     return Response(dump(view), media_type="application/json")
 
 
+async def delete_thread(request: Request) -> Response:
+    """Stop what runs in a thread, and forget it whole."""
+    await parts_of(request).sessions.delete(_thread_id(request))
+    return Response(status_code=204)
+
+
+async def thread_events(request: Request) -> Response:
+    """The events of all runs of a thread, one after the other, then live, without end.
+
+    `Last-Event-ID`, or `after`, is the id of the last event that the client has.
+    """
+    parts = parts_of(request)
+    return _stream(parts, parts.sessions.shown_in(_thread_id(request), after=_after(request)))
+
+
 async def run_events(request: Request) -> Response:
-    """The events of a run, from its first, then live.
+    """The events of a run, from its first or past the one that the client has, then live.
 
     The last one is `run_end` or `run_paused`. Leaving the stream does not stop the run.
+    `Last-Event-ID`, or `after`, is the id of the last event that the client has.
     """
-    return _stream(parts_of(request), request.path_params["run_id"])
+    parts = parts_of(request)
+    run_id = request.path_params["run_id"]
+    # Asked for here, so that an unknown run is a 404 and not a broken stream.
+    await parts.sessions.find(run_id)
+    return _stream(parts, parts.sessions.shown(run_id, after=_after(request)), run_id)
 
 
 async def cancel_run(request: Request) -> Response:
@@ -83,16 +98,47 @@ async def cancel_run(request: Request) -> Response:
     return Response(dump(RunStarted(run_id)), media_type="application/json")
 
 
-def _stream(parts: Parts, run_id: str) -> EventStream:
-    # Asked for here, so that an unknown run is a 404 and not a broken stream.
-    events = parts.sessions.events(run_id)
+async def answer_call(request: Request) -> Response:
+    """Answer a call that a paused run left waiting, once.
 
+    A new run of the same turn goes on with it; its id is the answer, or its events are, as when a run
+    is started.
+    """
+    parts = parts_of(request)
+    body = await read_json(request, ToolAnswer, parts.options.max_body)
+    given = {
+        name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET
+    }
+    call_id, args_hash = given.pop("call_id"), given.pop("args_hash")
+    parts.check_model()
+    run_id = request.path_params["run_id"]
+    handle = await parts.sessions.answer(run_id, call_id, args_hash=args_hash, **given)
+    return await _started(request, parts, handle.run_id)
+
+
+async def _started(request: Request, parts: Parts, run_id: str) -> Response:
+    if wants_events(request):
+        return _stream(parts, parts.sessions.shown(run_id), run_id)
+    return Response(dump(RunStarted(run_id)), 202, media_type="application/json")
+
+
+def _stream(parts: Parts, events: AsyncGenerator[Shown, None], run_id: str | None = None) -> EventStream:
     async def frames() -> AsyncGenerator[bytes, None]:
         async with aclosing(events):
-            async for event in events:
-                yield event_frame(event)
+            async for shown in events:
+                yield shown_frame(shown)
 
-    return EventStream(frames(), parts.options.heartbeat, {"Run-Id": run_id})
+    return EventStream(frames(), parts.options.heartbeat, {} if run_id is None else {"Run-Id": run_id})
+
+
+def _after(request: Request) -> str | None:
+    """Where the client is. A browser that comes back by itself says so in the header (WHATWG HTML 9.2)."""
+    after = request.headers.get("last-event-id") or request.query_params.get("after") or None
+    try:
+        parse_cursor(after)
+    except StoreError as error:
+        raise ApiError(400, "invalid", str(error), path="after") from None
+    return after
 
 
 def _says_nothing(content: str | Sequence[ContentPart]) -> bool:

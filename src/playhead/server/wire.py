@@ -1,19 +1,28 @@
 """What the routes take and give, and what of a run may leave the process."""
 
-import json
-import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 
-from playhead.encode import encode_result
-from playhead.events import Event, RunEnd, RunPaused, StepEnd
+from playhead.events import Event
 from playhead.media.types import MediaKind
 from playhead.protocols.sse import frame
-from playhead.types import AgentContext, AssistantMessage, ChatMessage, ContentPart, ToolCall, Usage
+from playhead.session.shown import Shown, dump, public_event
+from playhead.storage.ledger import PendingKind, Policy
+from playhead.types import (
+    AgentContext,
+    AssistantMessage,
+    ChatMessage,
+    ContentPart,
+    JsonObject,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
+
+__all__ = ["dump"]
 
 
 class ErrorBody(Struct):
@@ -48,10 +57,15 @@ class NewMessage(Struct, frozen=True):
 
 
 class RunBody(Struct, frozen=True):
-    """One turn. The server owns the history: a client sends what is new, and nothing else."""
+    """One turn. The server owns the history: a client sends what is new, and nothing else.
+
+    While another run of the thread is at work, `policy` says what becomes of the message: `queue` waits
+    for its turn, `steer` is taken in by that run, `interrupt` stops it.
+    """
 
     message: str | NewMessage
     context: AgentContext | None = None
+    policy: Policy = "queue"
 
 
 class RunStarted(Struct, frozen=True, rename="camel"):
@@ -61,17 +75,54 @@ class RunStarted(Struct, frozen=True, rename="camel"):
 
 
 class ActiveRun(Struct, frozen=True, rename="camel"):
-    """The run of a thread that is at work; others may wait behind it."""
+    """The run of a thread that is at work, or else is next. Its events are those past `seq`."""
 
     run_id: str
-    state: Literal["running"] = "running"
+    state: Literal["queued", "running"]
+    seq: int
+
+
+class WaitingRun(Struct, frozen=True, rename="camel"):
+    """A message that waits for its turn."""
+
+    run_id: str
+    message: UserMessage
+
+
+class WaitingCall(Struct, frozen=True, rename="camel"):
+    """A call that waits for an approval, or for the client to execute it, of a run that paused."""
+
+    run_id: str
+    call: ToolCall
+    kind: PendingKind
+    args_hash: str
+    expires_at: int
 
 
 class ThreadView(Struct, frozen=True, rename="camel"):
-    """A thread: what was said, and the run that goes on, if one does."""
+    """A thread: what was said, and the run that goes on, if one does.
+
+    Who follows the thread's events from `seq` on misses nothing: those of the active run are told
+    from its first, though what it said so far is among the messages.
+    """
 
     messages: Sequence[ChatMessage]
+    seq: int
     active_run: ActiveRun | UnsetType = UNSET
+    waiting: Sequence[WaitingRun] | UnsetType = UNSET
+    pending: Sequence[WaitingCall] | UnsetType = UNSET
+
+
+class ToolAnswer(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The answer to a call that waits, once: an approval or a denial, or what the client's tool gave."""
+
+    call_id: str
+    args_hash: str
+    approved: bool | UnsetType = UNSET
+    args: JsonObject | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    result: Any = UNSET
+    error: str | UnsetType = UNSET
 
 
 class Health(Struct, frozen=True):
@@ -101,43 +152,11 @@ class MediaList(Struct, frozen=True):
     items: Sequence[MediaItem]
 
 
-_encoder = msgspec.json.Encoder()
-
-
-def dump(value: Any) -> bytes:
-    """Encode a wire type. Half a surrogate pair, which JSON can carry and UTF-8 cannot, is escaped."""
-    try:
-        return _encoder.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(value)).encode()
-
-
 def event_frame(event: Event) -> bytes:
-    """One event of a run as a server-sent event, without what is internal to the server."""
+    """One event of a model call as a server-sent event."""
     return frame(dump(public_event(event)), event=event.type)
 
 
-def public_event(event: Event) -> Event:
-    """A run's result goes out without steps and messages: they were sent as they happened."""
-    if isinstance(event, RunEnd | RunPaused):
-        # The output is an instance of whatever type the application asked for.
-        output = event.result.output
-        plain = None if output is None else encode_result(output, sys.maxsize).value
-        return replace(event, result=replace(event.result, steps=(), messages=(), output=plain))
-    if isinstance(event, StepEnd):
-        said = public_message(event.result.assistant_message)
-        return replace(event, result=replace(event.result, assistant_message=said))
-    return event
-
-
-def public_message(message: Any) -> Any:
-    """A message without the provider's opaque data; reasoning is told as events only."""
-    if isinstance(message, AssistantMessage):
-        return AssistantMessage(
-            message.content,
-            message.tool_calls,
-            stop_reason=message.stop_reason,
-            id=message.id,
-            timestamp=message.timestamp,
-        )
-    return message
+def shown_frame(shown: Shown) -> bytes:
+    """One event of a run as a server-sent event, without what is internal to the server."""
+    return frame(shown.data, event=shown.type, id=shown.id)

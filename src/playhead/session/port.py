@@ -1,94 +1,157 @@
-"""The port of a run that is written down as it happens."""
+"""The port of a run that is written down as it happens, and shown while it is."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from playhead.errors import StoreError
-from playhead.events import Event
+from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, UserMessageEvent
+from playhead.ids import now_ms
 from playhead.llm.history import normalise
 from playhead.port import PlainPort
-from playhead.storage.base import DEFAULT_TURNS, TurnRow, TurnStore
-from playhead.types import ChatMessage, UserMessage
+from playhead.session.feed import Feed
+from playhead.session.journal import Journal
+from playhead.storage.base import DEFAULT_TURNS, TurnRow
+from playhead.storage.ledger import Ledger, PendingCall, RunRow, RunState
+from playhead.types import AgentStep, ChatMessage, ToolCall, UserMessage
+from playhead.waiting import left_open
 
-
-class ThreadKey(NamedTuple):
-    """A thread of a tenant."""
-
-    thread_id: str
-    tenant_id: str | None = None
+Pend = Callable[[Sequence[ToolCall]], Sequence[PendingCall]]
+Steer = Callable[[], Awaitable[Sequence[UserMessage]]]
 
 
 class StoredPort(PlainPort):
-    """A `PlainPort` whose history is read from a store and whose messages are written to it.
+    """A `PlainPort` whose history is read from a ledger, and whose messages and events go there.
 
     The user's message is written before the first model call, an assistant message before its
-    tools run, each tool result as it lands. Whatever interrupts a run, the next one of the thread
-    is given a history that providers accept: the rows stay raw, what is read of them is normalised.
+    tools run, each tool result as it lands. Whatever interrupts a run, the next one of the thread is
+    given a history that providers accept: the rows stay raw, what is read of them is normalised.
 
     Args:
-        store: where the turns are kept.
-        thread: the thread that the run is of.
-        message: what the user says now.
+        ledger: where all of it is kept.
+        run: the run, as it was accepted.
+        feed: where it is shown.
         turns: how many earlier turns the model is shown.
-        plain: the rest as `PlainPort` takes it.
+        earlier: rows of the thread's last turns, if they are at hand.
+        flush_seconds: how long a text may be shown and not be written.
+        pend: what is to be kept of the calls that the run leaves waiting.
+        steer: returns messages that came in for this run, which are then its own.
+        cancel: as `PlainPort` takes it.
     """
 
     def __init__(
         self,
-        store: TurnStore,
-        thread: ThreadKey,
-        message: UserMessage,
+        ledger: Ledger,
+        run: RunRow,
+        feed: Feed,
         *,
         turns: int = DEFAULT_TURNS,
-        **plain: Any,
+        earlier: Sequence[TurnRow] = (),
+        flush_seconds: float = 0.5,
+        pend: Pend | None = None,
+        steer: Steer | None = None,
+        cancel: asyncio.Event | None = None,
     ) -> None:
-        super().__init__((), **plain)
-        self.quiet = False  # messages are written though nobody may listen
-        self.written: list[ChatMessage] = []
-        self._store = store
-        self._thread = thread
-        self._message = message
+        plain = {"cancel": cancel, "answers": run.answers, "turn_id": run.turn_id, "run_id": run.run_id}
+        super().__init__((), **plain)  # type: ignore[arg-type]  # named as they are
+        self.quiet = False
+        self.journal = Journal(ledger, run, feed, flush_seconds)
+        self.delta = self.journal.live
+        self.steps: list[AgentStep] = []
+        self._ledger = ledger
+        self._run = run
         self._turns = turns
+        self._earlier = earlier
+        self._pend = pend
+        self._steer = steer
         self._start: TurnRow | None = None
-        self._emitted: set[str] = set()
+        self._begun = False
         self._closed = False
 
-    async def open(self) -> TurnRow:
-        """Write the user's message; its row is where the run starts.
+    @property
+    def written(self) -> Sequence[ChatMessage]:
+        """What the run said so far."""
+        return [row.message for row in self.journal.rows]
 
-        A message that the thread holds already is not written again: the row is then of an earlier
-        turn, as its `turn_id` says.
+    @property
+    def rows(self) -> Sequence[TurnRow]:
+        """What was read of the thread, and what was written since."""
+        return [*self._earlier, *self.journal.rows]
+
+    async def open(self) -> str:
+        """Write that the run began, with the user's message, and return the turn that it is of.
+
+        A message that the thread holds already is not written again: it is then of another turn, and
+        the run must not go on.
         """
-        if self._start is None:
-            self._start = await self._append(self._message, 0)
-        return self._start
+        if not self._begun:
+            start: list[tuple[str, Event]] = [("0/start", RunStart(turn_id=self.turn_id))]
+            message = self._run.message
+            if message is not None:
+                start.append(("0/message", UserMessageEvent(message=message)))
+            for _, event in start:
+                event.run_id, event.at = self.run_id, now_ms()
+            said = () if message is None else ((message, 0),)
+            recorded = await self.journal.write(start, said, state="running")
+            self._begun = True
+            self._start = recorded.rows[0] if recorded is not None and recorded.rows else None
+        return self._start.turn_id if self._start is not None else self.turn_id
 
     def close(self) -> None:
         """Write nothing more: the run was given up, though something of it may still be at work."""
         self._closed = True
+        self.journal.stop()
 
     async def history(self) -> Sequence[ChatMessage]:
-        start = await self.open()
-        thread_id, tenant_id = self._thread
-        earlier = await self._store.window(
-            thread_id, turns=self._turns, before_seq=start.seq, tenant_id=tenant_id
-        )
-        return normalise([*(row.message for row in earlier), start.message])
+        await self.open()
+        before = self._start.seq if self._start is not None else None
+        if before is None or not self._earlier or self._earlier[-1].seq != before - 1:
+            thread_id, tenant_id = self._run.thread_id, self._run.tenant_id
+            self._earlier = await self._ledger.turns.window(
+                thread_id, turns=self._turns, before_seq=before, tenant_id=tenant_id
+            )
+        else:
+            self._earlier = last_turns(self._earlier, self._turns)
+        return await self._readable()
+
+    async def inbox(self, step: int) -> Sequence[UserMessage]:
+        return await self._steer() if self._steer is not None else ()
 
     async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
-        if key in self._emitted:
-            return
-        if message is not None:
-            await self._append(message, event.step)
-        self._emitted.add(key)
-        await super().emit(key, event, message)
-
-    async def _append(self, message: ChatMessage, step: int) -> TurnRow:
         if self._closed:
             raise StoreError("The run is over; what comes after its end is not written.")
-        thread_id, tenant_id = self._thread
-        row = await self._store.append(
-            thread_id, message, turn_id=self.turn_id, step_index=step, tenant_id=tenant_id
-        )
-        self.written.append(row.message)
-        return row
+        if isinstance(event, RunEnd | RunPaused):
+            state: RunState = "paused" if isinstance(event, RunPaused) else "ended"
+            result = event.result
+            pending = self._pend(result.pending) if self._pend is not None and result.pending else ()
+            more: dict[str, Any] = {"state": state, "finish_reason": result.finish_reason, "pending": pending}
+            await self.journal.write([(key, event)], **more)
+        elif message is None:
+            self.journal.add(key, event)
+        else:
+            await self.journal.write([(key, event)], [(message, event.step)])
+        if isinstance(event, StepEnd):
+            self.steps.append(event.result)
+
+    async def _readable(self) -> Sequence[ChatMessage]:
+        """The history as providers accept it; calls that wait for an answer stay open."""
+        rows = [*self._earlier, self._start] if self._start is not None else list(self._earlier)
+        messages = [row.message for row in rows]
+        asked, calls, _ = left_open(messages)
+        if calls:
+            border = next(n for n, message in enumerate(messages) if message is asked)
+            known = await self._ledger.pending(rows[border].turn_id, tenant_id=self._run.tenant_id)
+            waiting = {p.call.id for p in known if p.answered_by in (None, self.run_id)}
+            if any(call.id in waiting for call in calls):
+                return [*normalise(messages[:border]), *messages[border:]]
+        return normalise(messages)
+
+
+def last_turns(rows: Sequence[TurnRow], turns: int) -> Sequence[TurnRow]:
+    """Return the rows of the last turns."""
+    seen: set[str] = set()
+    for n in range(len(rows) - 1, -1, -1):
+        seen.add(rows[n].turn_id)
+        if len(seen) > turns:
+            return rows[n + 1 :]
+    return rows

@@ -1,34 +1,50 @@
-"""Threads and their runs on the server's side, in memory: one active run for each thread.
+"""Threads and their runs on the server's side: stored as they happen, one active run for each thread.
 
 A run belongs to nobody who listens to it: readers come and go, and only `cancel` or `aclose` stops
-it. It ends with exactly one `run_end`, also when the application's own code fails in it.
+it. It ends with exactly one last event, also when the application's own code fails in it.
 """
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from time import monotonic
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
-from playhead.encode import error_text, masked_traceback
-from playhead.errors import ConfigError, PlayheadError
+import msgspec
+from msgspec.structs import replace
+
+from playhead.errors import ConfigError
 from playhead.events import Event
+from playhead.ids import new_id, now_ms
 from playhead.loop import AgentLoop
-from playhead.session.port import StoredPort, ThreadKey
-from playhead.session.runs import LiveRun, RunHandle, Said, result_of, store_error, user_message
-from playhead.storage.base import DEFAULT_TURNS, TurnStore
-from playhead.storage.memory import MemoryTurnStore
-from playhead.types import AgentRunResult, ChatMessage, FinishReason
+from playhead.session.approvals import check_answer, plain_answer
+from playhead.session.feed import Cursor, parse_cursor
+from playhead.session.lines import Limits
+from playhead.session.opened import Opened
+from playhead.session.opening import DatabaseLike, open_books
+from playhead.session.runs import (
+    LiveRun,
+    RunHandle,
+    Said,
+    handle_of,
+    user_message,
+)
+from playhead.session.shown import Shown
+from playhead.storage.base import DEFAULT_TURNS
+from playhead.storage.calls import CallLog
+from playhead.storage.ledger import (
+    OPEN,
+    PendingCall,
+    Policy,
+    RunRow,
+    Thread,
+    coded,
+    conflict,
+    thread_of,
+)
+from playhead.types import AgentRunResult, ChatMessage, UserMessage
 
-logger = logging.getLogger("playhead")
-
-_Reason = tuple[FinishReason, str | None, str | None]
-_CANCELLED: _Reason = ("cancelled", None, None)
-
-# What a task that was cancelled outright may still take, in seconds, before it is given up.
-_LAST_MOMENT = 0.5
+_LIMITS = ("window", "keep_runs", "keep_for", "stop_timeout", "flush_seconds", "approval_seconds")
 
 
 class Sessions:
@@ -36,53 +52,57 @@ class Sessions:
 
     Args:
         loop: what answers.
-        store: where the turns are kept; in memory when not given.
+        database: where all of it is kept: a URL such as `sqlite:///playhead.db` or
+            `postgresql://USER:PASSWORD@HOST/NAME`, or what `open_database` returned. Without one it
+            lives in memory, as long as the sessions.
         window: how many earlier turns of its thread a run is shown.
-        keep_runs: how many finished runs are remembered, with their events.
-        keep_for: for how many seconds they are.
+        keep_runs: in memory, how many finished runs are remembered, with their events.
+        keep_for: in memory, for how many seconds they are.
         stop_timeout: how many seconds a run may take to end once it was stopped.
+        flush_seconds: how long a text may be shown and not be written.
+        approval_seconds: for how long an answer to a call that waits is taken.
 
     A `tenant` is part of a thread's name, and of who may ask for a run: what is another tenant's is
     unknown. A `message_id` makes sending a message again harmless: the run is the same one.
+
+    Raises `ConfigError` for a value out of range; every method raises `StoreError`, whose `code` is
+    `not_found`, `invalid`, `conflict`, `stopping` once the sessions are closed, or `store` when the
+    database fails.
     """
 
     def __init__(
         self,
         loop: AgentLoop,
-        store: TurnStore | None = None,
+        database: "DatabaseLike | None" = None,
         *,
         window: int = DEFAULT_TURNS,
         keep_runs: int = 200,
         keep_for: float = 900.0,
         stop_timeout: float = 3.0,
+        flush_seconds: float = 0.5,
+        approval_seconds: float = 86_400.0,
     ) -> None:
-        for name, value in (
-            ("window", window),
-            ("keep_runs", keep_runs),
-            ("keep_for", keep_for),
-            ("stop_timeout", stop_timeout),
-        ):
+        given = (window, keep_runs, keep_for, stop_timeout, flush_seconds, approval_seconds)
+        for name, value in zip(_LIMITS, given, strict=True):
             if value < 0:
                 raise ConfigError(f"Sessions: {name} is {value!r}; it must be 0 or more.")
         self._loop = loop
-        self._store = store if store is not None else MemoryTurnStore()
-        self._window = window
-        self._keep_runs = keep_runs
-        self._keep_for = keep_for
-        self._stop_timeout = stop_timeout
+        self._database = database
+        self._keep = (keep_runs, keep_for)
+        self._limits = Limits(window, stop_timeout, flush_seconds, approval_seconds)
+        self._opening: asyncio.Task[Opened] | None = None
         self._closed = False
-        self._runs: dict[str, LiveRun] = {}
-        self._by_message: dict[tuple[ThreadKey, str], LiveRun] = {}
-        self._waiting: dict[ThreadKey, deque[LiveRun]] = {}
-        self._finished: deque[LiveRun] = deque()
 
     async def __aenter__(self) -> "Sessions":
+        await self._opened()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    # ------------------------------------------------------------ saying something
 
     async def run(
         self,
@@ -92,14 +112,17 @@ class Sessions:
         tenant: str | None = None,
         context: Any = None,
         message_id: str | None = None,
+        policy: Policy = "queue",
     ) -> AgentRunResult:
         """Say something in a thread and wait for the answer.
 
         Being cancelled ends the waiting and not the run, which goes on and is recorded; the same
-        `message_id` finds it again. Raises as `start` does.
+        `message_id` finds it again.
         """
-        handle = await self.start(thread_id, message, tenant=tenant, context=context, message_id=message_id)
-        return await self._runs[handle.run_id].log.ended()
+        started = await self._say(thread_id, message, tenant, context, message_id, policy)
+        if isinstance(started, LiveRun):
+            return await asyncio.shield(started.result)
+        return await (await self._opened()).result_of(started)
 
     async def start(
         self,
@@ -109,158 +132,262 @@ class Sessions:
         tenant: str | None = None,
         context: Any = None,
         message_id: str | None = None,
+        policy: Policy = "queue",
     ) -> RunHandle:
-        """Say something in a thread and return at once.
+        """Say something in a thread and return once it is written.
 
-        While another run of the thread is at work, this one waits for its turn: runs of a thread
-        come in the order of their messages, and none is dropped. Raises `StoreError`, with code
-        `stopping` once the sessions are closed.
+        While another run of the thread is at work, the `policy` says what becomes of the message:
+        `queue` waits for its turn, in order; `steer` is taken in by that run before its next model
+        call, or else waits; `interrupt` stops that run, and waits. No message is ever dropped.
         """
-        if self._closed:
-            raise store_error("stopping", "These sessions are closed and take no more messages.")
-        if not thread_id:
-            raise store_error("invalid", "The thread id is empty; give each conversation a name of its own.")
-        said = user_message(message, message_id)
-        thread = ThreadKey(thread_id, tenant)
-        self._forget()
-        known = self._by_message.get((thread, said.id))
-        if known is not None:
-            return known.handle
-        run = LiveRun(thread, said, context)
-        self._runs[run.handle.run_id] = self._by_message[thread, said.id] = run
-        line = self._waiting.setdefault(thread, deque())
-        line.append(run)
-        if len(line) == 1:
-            self._begin(run)
-        return run.handle
+        started = await self._say(thread_id, message, tenant, context, message_id, policy)
+        return _handle(started)
 
-    def events(self, run_id: str, *, tenant: str | None = None) -> AsyncGenerator[Event, None]:
-        """The run's events from its first, then live; the last is `run_end` or `run_paused`.
+    async def answer(
+        self,
+        run_id: str,
+        call_id: str,
+        *,
+        args_hash: str | None = None,
+        tenant: str | None = None,
+        context: Any = None,
+        **given: Any,
+    ) -> RunHandle:
+        """Answer a call that a paused run left waiting; a new run of the same turn goes on with it.
 
-        Each reader goes at its own pace; one that is slow gets neighbouring deltas as one, and
-        closing it changes nothing for the run. Raises `StoreError` with code `not_found`.
+        Args:
+            run_id: any run of the turn.
+            call_id: the call, as `pending` of the run's result names it.
+            args_hash: what `pending` of `waiting` says, so that the answer is about what was shown.
+            context: for the tools; by default that of the paused run, if it was an `AgentContext`.
+            given: fields of `CallAnswer`: `approved`, with `args` to run it with others or a `reason`
+                for a no; or the `result` or `error` of a tool that the client executes.
         """
-        return self._found(run_id, tenant).log.read()
+        opened = await self._open()
+        row = await opened.found(run_id, tenant)
+        answer = plain_answer(call_id, given)
+        check_answer(await opened.ledger.pending(row.turn_id, tenant_id=tenant), answer, args_hash)
+        given_context = row.context if context is None else context
+        run = opened.new_row(thread_of(row), None, given_context)
+        run = replace(run, turn_id=row.turn_id, answers=(answer,))
+        return _handle(await opened.accept(run, given_context))
+
+    async def waiting(self, run_id: str, *, tenant: str | None = None) -> Sequence[PendingCall]:
+        """Return the calls of a run's turn that wait for an answer, with what an answer must name."""
+        opened = await self._opened()
+        row = await opened.found(run_id, tenant)
+        pending = await opened.ledger.pending(row.turn_id, tenant_id=tenant)
+        return [call for call in pending if call.answered_by is None and call.expires_at >= now_ms()]
 
     async def cancel(self, run_id: str, *, tenant: str | None = None) -> None:
         """Stop a run and return when it has ended, with `finish_reason "cancelled"`.
 
         A run that still waits for its turn ends at once, as if its message had not been sent. One
-        that has ended stays as it is. Raises `StoreError` with code `not_found`.
+        that has ended stays as it is. One of another process must be stopped there: `conflict`.
         """
-        await self._stop(self._found(run_id, tenant))
+        opened = await self._opened()
+        row = await opened.found(run_id, tenant)
+        run = opened.lines.runs.get(row.absorbed_by or row.run_id)
+        if run is not None:
+            await opened.lines.stop(run)
+        elif row.state in OPEN:
+            raise conflict(f"The run {run_id!r} is at work in another process: stop it there.")
+
+    # ------------------------------------------------------------ reading
+
+    def events(
+        self, run_id: str, *, after: int | str | None = None, tenant: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """The run's events past `after`, a `seq` or the id of a frame, then live.
+
+        The last is `run_end` or `run_paused`. Each reader goes at its own pace; one that is slow gets
+        neighbouring deltas as one, and closing it changes nothing for the run.
+        """
+        return _decoded(self.shown(run_id, after=after, tenant=tenant))
+
+    def thread_events(
+        self, thread_id: str, *, after: int | str | None = None, tenant: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """The same of a thread: all its runs, one after the other, until the sessions are closed."""
+        return _decoded(self.shown_in(thread_id, after=after, tenant=tenant))
+
+    async def shown(
+        self, run_id: str, *, after: int | str | None = None, tenant: str | None = None
+    ) -> AsyncGenerator[Shown, None]:
+        """As `events`, each with the id that a reader resumes from, and encoded."""
+        opened = await self._opened()
+        row = await opened.found(run_id, tenant)
+        while row.absorbed_by:
+            row = await opened.found(row.absorbed_by, tenant)
+        cursor = parse_cursor(after) or Cursor(max(row.first_seq - 1, 0))
+        async for shown in opened.follow(thread_of(row), cursor, row.run_id):
+            yield shown
+
+    async def shown_in(
+        self, thread_id: str, *, after: int | str | None = None, tenant: str | None = None
+    ) -> AsyncGenerator[Shown, None]:
+        """As `thread_events`, each with the id that a reader resumes from, and encoded."""
+        opened = await self._opened()
+        cursor = parse_cursor(after) or Cursor()
+        async for shown in opened.follow(Thread(thread_id, tenant), cursor):
+            yield shown
+
+    async def find(self, run_id: str, *, tenant: str | None = None) -> RunRow:
+        """Return what is known of a run."""
+        return await (await self._opened()).found(run_id, tenant)
 
     async def history(self, thread_id: str, *, tenant: str | None = None) -> Sequence[ChatMessage]:
         """Everything that was said in a thread, oldest first."""
-        rows = await self._store.window(thread_id, turns=None, tenant_id=tenant)
-        return tuple(row.message for row in rows)
+        opened = await self._opened()
+        return tuple(row.message for row in await opened.rows(Thread(thread_id, tenant)))
 
-    def active_run(self, thread_id: str, *, tenant: str | None = None) -> RunHandle | None:
-        """The run of a thread that is at work; others may wait behind it."""
-        line = self._waiting.get(ThreadKey(thread_id, tenant))
-        return line[0].handle if line else None
+    async def open_runs(self, thread_id: str, *, tenant: str | None = None) -> Sequence[RunRow]:
+        """The runs of a thread that have not ended: the one at work, and those that wait behind it."""
+        opened = await self._opened()
+        rows = await opened.ledger.runs(Thread(thread_id, tenant))
+        return [row for row in rows if not await opened.settled(row)]
+
+    async def pending(
+        self, thread_id: str, *, tenant: str | None = None
+    ) -> Sequence[tuple[str, PendingCall]]:
+        """The calls of a thread that wait for an answer, each with the run to answer."""
+        opened = await self._opened()
+        last = await opened.ledger.last_run(Thread(thread_id, tenant))
+        if last is None or last.state != "paused":
+            return ()
+        return [(last.run_id, call) for call in await self.waiting(last.run_id, tenant=tenant)]
+
+    async def last_seq(self, thread_id: str, *, tenant: str | None = None) -> int:
+        """The `seq` of the last event of a thread; 0 where there is none."""
+        thread = Thread(thread_id, tenant)
+        return (await (await self._opened()).ledger.events.last([thread]))[thread]
+
+    async def calls(self) -> CallLog:
+        """The log of model calls."""
+        return (await self._opened()).books.calls
+
+    # ------------------------------------------------------------ changing a thread
+
+    async def fork(
+        self, thread_id: str, at: str | None = None, *, to: str | None = None, tenant: str | None = None
+    ) -> str:
+        """Copy a thread, up to and with the message `at`, and return the id of the copy.
+
+        The copy is made under the id `to`, which must be new. The thread itself stays as it is.
+        """
+        opened = await self._open()
+        thread = Thread(thread_id, tenant)
+        target = Thread(to or new_id(), tenant)
+        await opened.ledger.copy(thread, target, (await opened.row(thread, at)).seq)
+        return target.thread_id
+
+    async def edit(
+        self,
+        thread_id: str,
+        message_id: str,
+        message: Said,
+        *,
+        tenant: str | None = None,
+        context: Any = None,
+        new_message_id: str | None = None,
+    ) -> RunHandle:
+        """Say something else in place of a message: it and all after it leave the conversation.
+
+        What leaves is kept in the store. A thread with a run at work is not edited: `conflict`.
+        """
+        opened = await self._open()
+        thread = Thread(thread_id, tenant)
+        row = await opened.row(thread, message_id)
+        return _handle(await opened.anew(thread, row, user_message(message, new_message_id), context))
+
+    async def retry(self, thread_id: str, *, tenant: str | None = None, context: Any = None) -> RunHandle:
+        """Ask the last message of the user again: its answer leaves the conversation, as with `edit`."""
+        opened = await self._open()
+        thread = Thread(thread_id, tenant)
+        row = await opened.last_asked(thread)
+        return _handle(await opened.anew(thread, row, UserMessage(row.content), context))
+
+    async def delete(self, thread_id: str, *, tenant: str | None = None) -> int:
+        """Stop what runs in a thread and forget it whole; return how many messages it had."""
+        opened = await self._open()
+        thread = Thread(thread_id, tenant)
+        await opened.stop_where(lambda one: one == thread)
+        return await opened.ledger.delete_thread(thread)
+
+    async def delete_tenant(self, tenant: str | None) -> int:
+        """The same for all threads of a tenant."""
+        opened = await self._open()
+        await opened.stop_where(lambda one: one.tenant_id == tenant)
+        return await opened.ledger.delete_tenant(tenant)
+
+    async def delete_before(self, created_at: int) -> int:
+        """Forget turns, events and calls older than a time, in milliseconds since 1970."""
+        return await (await self._open()).ledger.delete_before(created_at)
 
     async def aclose(self) -> None:
         """Stop every run and take no more. Each ends with its last event, within a bound.
 
         The bound is `stop_timeout` and a moment: a run that does not end by then is given up.
         """
-        self._take_no_more()
-        await asyncio.gather(*(self._stop(line[0]) for line in tuple(self._waiting.values())))
-
-    # ------------------------------------------------------------ the life of a run
-
-    def _begin(self, run: LiveRun) -> None:
-        run.task = asyncio.create_task(self._carry_out(run), name=f"run {run.handle.run_id}")
-
-    async def _carry_out(self, run: LiveRun) -> None:
-        reason: _Reason = ("error", "The run broke off.", "internal")
-        try:
-            port = run.port = StoredPort(
-                self._store,
-                run.thread,
-                run.message,
-                turns=self._window,
-                on_event=run.log.put,
-                stream=True,
-                cancel=run.cancel,
-                turn_id=run.handle.turn_id,
-                run_id=run.handle.run_id,
-            )
-            start = await port.open()
-            if start.turn_id == run.handle.turn_id:
-                await self._loop.run_on(port, context=run.context, made=(start.message,))
-            else:
-                run.tell_end(result_of(await self._store.turn(start.turn_id, tenant_id=start.tenant_id)))
-        except asyncio.CancelledError as error:
-            reason = self._cancelled(run, error)
-        except PlayheadError as error:
-            _log_failure(run, error)
-            reason = ("error", error_text(error), error.code)
-        except Exception as error:  # the application's own code: its fault must not leave a run open
-            _log_failure(run, error)
-            reason = ("error", f"The run failed: {type(error).__name__}.", "internal")
-        finally:
-            self._end(run, reason)
-
-    def _cancelled(self, run: LiveRun, error: asyncio.CancelledError) -> _Reason:
-        task = asyncio.current_task()
-        if task is None or not task.cancelling():
-            # Nobody cancelled the run: the application's own code let such an error escape.
-            _log_failure(run, error)
-            return ("error", "The run failed: CancelledError.", "internal")
-        if not run.cancel.is_set():
-            self._take_no_more()  # the event loop itself is ending
-        return _CANCELLED
-
-    def _take_no_more(self) -> None:
         self._closed = True
-        for line in tuple(self._waiting.values()):
-            for run in list(line)[1:]:
-                self._end(run, _CANCELLED)
-
-    def _end(self, run: LiveRun, reason: _Reason) -> None:
-        """See to it that the end is told, and let the next run of the thread begin."""
-        run.end(*reason)
-        line = self._waiting.get(run.thread)
-        if not line or run not in line:
+        if self._opening is None:
             return
-        active = line[0] is run
-        line.remove(run)
-        run.ended_at = monotonic()
-        self._finished.append(run)
-        self._forget()
-        if not line:
-            del self._waiting[run.thread]
-        elif active:
-            self._begin(line[0])
+        await asyncio.wait((self._opening,))
+        if not self._opening.cancelled() and self._opening.exception() is None:
+            await self._opening.result().aclose()
 
-    async def _stop(self, run: LiveRun) -> None:
-        run.cancel.set()
-        if run.task is None:
-            self._end(run, _CANCELLED)
-            return
-        done, _ = await asyncio.wait((run.task,), timeout=self._stop_timeout)
-        if not done:
-            run.task.cancel()
-            await asyncio.wait((run.task,), timeout=_LAST_MOMENT)
-            self._end(run, _CANCELLED)
+    # ------------------------------------------------------------ inside
 
-    def _found(self, run_id: str, tenant: str | None) -> LiveRun:
-        run = self._runs.get(run_id)
-        if run is None or run.thread.tenant_id != tenant:
-            raise store_error("not_found", f"There is no run {run_id!r}, or it is forgotten by now.")
-        return run
+    async def _opened(self) -> "Opened":
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._begin(), name="open sessions")
+        opening = self._opening
+        try:
+            return await asyncio.shield(opening)
+        except BaseException:
+            if opening.done() and self._opening is opening:
+                self._opening = None  # it may be tried again
+            raise
 
-    def _forget(self) -> None:
-        oldest = monotonic() - self._keep_for
-        finished = self._finished
-        while finished and (len(finished) > self._keep_runs or finished[0].ended_at < oldest):
-            run = finished.popleft()
-            del self._runs[run.handle.run_id]
-            del self._by_message[run.thread, run.message.id]
+    async def _open(self) -> "Opened":
+        if self._closed:
+            raise coded("stopping", "These sessions are closed and take no more messages.")
+        return await self._opened()
+
+    async def _begin(self) -> "Opened":
+        opened = Opened(await open_books(self._database, *self._keep), self._loop, self._limits)
+        for row in await opened.ledger.runs() if opened.books.shared else ():
+            await opened.settled(row)
+        return opened
+
+    async def _say(
+        self,
+        thread_id: str,
+        message: Said,
+        tenant: str | None,
+        context: Any,
+        message_id: str | None,
+        policy: Policy,
+    ) -> LiveRun | RunRow:
+        opened = await self._open()
+        if not thread_id:
+            raise coded("invalid", "The thread id is empty; give each conversation a name of its own.")
+        if policy not in ("queue", "steer", "interrupt"):
+            raise coded("invalid", f"The policy is {policy!r}; it must be queue, steer or interrupt.")
+        said = user_message(message, message_id)
+        row = opened.new_row(Thread(thread_id, tenant), said, context, policy)
+        return await opened.accept(row, context)
 
 
-def _log_failure(run: LiveRun, error: BaseException) -> None:
-    # Masked: the application's own errors may quote a key, and name paths of this machine.
-    logger.error("Run %s failed.\n%s", run.handle.run_id, masked_traceback(error))
+def _handle(started: LiveRun | RunRow) -> RunHandle:
+    return started.handle if isinstance(started, LiveRun) else handle_of(started)
+
+
+async def _decoded(all_shown: AsyncGenerator[Shown, None]) -> AsyncGenerator[Event, None]:
+    async with aclosing(all_shown):
+        async for shown in all_shown:
+            try:
+                event = shown.event
+            except msgspec.ValidationError:
+                continue  # of a later version of Playhead
+            yield event

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection
 
 from playhead.errors import StoreError
 from playhead.storage.connect import BUSY_TIMEOUT, Engines, connect_engines
@@ -74,6 +74,11 @@ class Database:
     def dialect(self) -> str:
         """`sqlite` or `postgresql`."""
         return self._engines.write.dialect.name
+
+    @property
+    def url(self) -> URL:
+        """Where it is."""
+        return self._engines.write.url
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on a reader's thread and return its value. Raises `StoreError`.

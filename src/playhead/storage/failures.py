@@ -77,7 +77,9 @@ def store_error(error: Exception, database: str) -> StoreError:
         code = code_of(error)
         kind = type(error.orig if isinstance(error, DBAPIError) else error).__name__
         meaning = f"failed with {kind}{f' ({code})' if code else ''}. Nothing of this was written."
-    return StoreError(f"The database {database} {meaning}")
+    told = StoreError(f"The database {database} {meaning}")
+    told.passing = meaning in (_LOCKED, _FULL, _GONE)
+    return told
 
 
 def _meaning(error: BaseException) -> str | None:

@@ -11,12 +11,13 @@ from playhead.types import ChatMessage, SystemMessage
 class _Thread:
     """Rows by turn, in the order of the turns' first rows; and by message id."""
 
-    __slots__ = ("by_id", "last_seq", "turns")
+    __slots__ = ("by_id", "last_seq", "replaced", "turns")
 
     def __init__(self) -> None:
         self.by_id: dict[str, TurnRow] = {}
         self.last_seq = 0
         self.turns: dict[str, list[TurnRow]] = {}
+        self.replaced: set[str] = set()
 
 
 class MemoryTurnStore:
@@ -60,11 +61,14 @@ class MemoryTurnStore:
         """See `TurnStore.window`. It reads no more turns than it returns, or skips."""
         thread = self._threads.get((tenant_id, thread_id))
         found: list[list[TurnRow]] = []
-        for rows in reversed(thread.turns.values()) if thread else ():
+        if thread is None:
+            return []
+        for rows in reversed(thread.turns.values()):
             if turns is not None and len(found) >= turns:
                 break
-            if before_seq is None or rows[0].seq < before_seq:
-                found.append(rows)
+            said = [row for row in rows if row.id not in thread.replaced] if thread.replaced else rows
+            if said and (before_seq is None or said[0].seq < before_seq):
+                found.append(said)
         return [row for rows in reversed(found) for row in rows if before_seq is None or row.seq < before_seq]
 
     async def turn(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[TurnRow]:
@@ -93,6 +97,15 @@ class MemoryTurnStore:
             ]
             count += self._forget(key, old)
         return count
+
+    def replace_from(self, thread_id: str, seq: int, *, tenant_id: str | None = None) -> int:
+        """Take the rows from a `seq` on out of the conversation; return how many. Their ids stay known."""
+        thread = self._threads.get((tenant_id, thread_id))
+        if thread is None:
+            return 0
+        gone = {row.id for row in thread.by_id.values() if row.seq >= seq} - thread.replaced
+        thread.replaced |= gone
+        return len(gone)
 
     def _forget(self, key: tuple[str | None, str], turns: Sequence[str]) -> int:
         """Forget turns of a thread, and the thread with its last one. Return how many rows."""

@@ -80,6 +80,67 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "CREATE INDEX ai_call_log_turn ON ai_call_log (turn_key)",
         "CREATE INDEX ai_call_log_age ON ai_call_log (created_at)",
     ),
+    (
+        "ALTER TABLE agent_threads ADD COLUMN last_event_seq BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE agent_turns ADD COLUMN replaced INTEGER NOT NULL DEFAULT 0",
+        """
+        CREATE TABLE agent_runs (
+            row_id {id},
+            run_key TEXT NOT NULL,
+            thread_key TEXT NOT NULL REFERENCES agent_threads (thread_key) ON DELETE CASCADE,
+            message_key TEXT,
+            run_id TEXT NOT NULL,
+            turn_id TEXT NOT NULL,
+            thread_id TEXT NOT NULL,
+            tenant_id TEXT,
+            state TEXT NOT NULL,
+            policy TEXT NOT NULL,
+            message TEXT,
+            answers TEXT,
+            context TEXT,
+            owner TEXT NOT NULL,
+            absorbed_by TEXT,
+            first_seq BIGINT NOT NULL,
+            finish_reason TEXT,
+            created_at BIGINT NOT NULL,
+            ended_at BIGINT,
+            CONSTRAINT agent_runs_run UNIQUE (run_key),
+            CONSTRAINT agent_runs_once UNIQUE (thread_key, message_key)
+        )
+        """,
+        "CREATE INDEX agent_runs_thread ON agent_runs (thread_key, row_id)",
+        "CREATE INDEX agent_runs_state ON agent_runs (state, row_id)",
+        "CREATE INDEX agent_runs_age ON agent_runs (created_at)",
+        """
+        CREATE TABLE agent_events (
+            thread_key TEXT NOT NULL REFERENCES agent_threads (thread_key) ON DELETE CASCADE,
+            seq BIGINT NOT NULL,
+            run_key TEXT NOT NULL,
+            event_key TEXT NOT NULL,
+            type TEXT NOT NULL,
+            data TEXT NOT NULL,
+            format INTEGER NOT NULL,
+            created_at BIGINT NOT NULL,
+            PRIMARY KEY (thread_key, seq),
+            CONSTRAINT agent_events_once UNIQUE (run_key, event_key)
+        )
+        """,
+        "CREATE INDEX agent_events_age ON agent_events (created_at)",
+        """
+        CREATE TABLE agent_pending (
+            turn_key TEXT NOT NULL,
+            call_key TEXT NOT NULL,
+            thread_key TEXT NOT NULL REFERENCES agent_threads (thread_key) ON DELETE CASCADE,
+            call TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            args_hash TEXT NOT NULL,
+            expires_at BIGINT NOT NULL,
+            answered_by TEXT,
+            PRIMARY KEY (turn_key, call_key)
+        )
+        """,
+        "CREATE INDEX agent_pending_thread ON agent_pending (thread_key)",
+    ),
 )
 
 _IDS = {

@@ -79,14 +79,7 @@ def prepare(
         raise StoreError(f"A step's index is 0 or more, and less than 2**63; it was {step_index}.")
     kept, data = _kept(message)
     now = now_ms()
-    thread = {
-        "thread_key": key_of(tenant_id, thread_id),
-        "tenant_key": key_of(tenant_id),
-        "thread_id": scrub(thread_id),
-        "tenant_id": None if tenant_id is None else scrub(tenant_id),
-        "created_at": now,
-        "updated_at": now,
-    }
+    thread = thread_columns(thread_id, tenant_id, now)
     turn = {
         "thread_key": thread["thread_key"],
         "turn_key": key_of(tenant_id, turn_id),
@@ -100,6 +93,18 @@ def prepare(
         **_columns(data),
     }
     return NewTurn(thread, turn, kept)
+
+
+def thread_columns(thread_id: str, tenant_id: str | None, now: int) -> dict[str, Any]:
+    """Return the columns of `agent_threads` but for its counts."""
+    return {
+        "thread_key": key_of(tenant_id, thread_id),
+        "tenant_key": key_of(tenant_id),
+        "thread_id": scrub(thread_id),
+        "tenant_id": None if tenant_id is None else scrub(tenant_id),
+        "created_at": now,
+        "updated_at": now,
+    }
 
 
 def read_rows(found: Sequence[Row[Any]]) -> Sequence[TurnRow]:

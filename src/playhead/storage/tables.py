@@ -7,7 +7,18 @@ columns beside the keys cannot tell them.
 
 import hashlib
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 FORMAT = 1  # of the rows of `agent_turns`; a row of a later one is kept, and not read
 
@@ -27,12 +38,14 @@ agent_threads = Table(
     Column("last_seq", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    Column("last_event_seq", BigInteger, nullable=False, server_default=text("0")),
     Index("agent_threads_tenant", "tenant_key"),
 )
 
 # `turn_seq` is the `seq` of the first row of the turn: a window is a range of it. `content` is text;
 # of a message made of parts it is null, and they are in `content_parts`. `extra` is whatever else
-# the message holds, in its wire form. JSON is text everywhere: the order of keys is kept.
+# the message holds, in its wire form. JSON is text everywhere: the order of keys is kept. A row that
+# an edit or a retry replaced is `replaced`: it is kept, and no longer part of the conversation.
 agent_turns = Table(
     "agent_turns",
     metadata,
@@ -56,10 +69,73 @@ agent_turns = Table(
     Column("extra", Text, nullable=False),
     Column("format", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("replaced", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("thread_key", "message_key", name="agent_turns_once"),
     UniqueConstraint("thread_key", "seq", name="agent_turns_seq"),
     Index("agent_turns_window", "thread_key", "turn_seq", "seq"),
     Index("agent_turns_turn", "turn_key", "thread_key"),
+)
+
+# One row for each message that a run begins with, or answers to calls that a run left waiting. The
+# order of a thread's runs is that of `row_id`. `message`, `answers` and `context` are JSON.
+agent_runs = Table(
+    "agent_runs",
+    metadata,
+    Column("row_id", _row_id, primary_key=True),
+    Column("run_key", Text, nullable=False),
+    Column("thread_key", Text, ForeignKey("agent_threads.thread_key", ondelete="CASCADE"), nullable=False),
+    Column("message_key", Text),
+    Column("run_id", Text, nullable=False),
+    Column("turn_id", Text, nullable=False),
+    Column("thread_id", Text, nullable=False),
+    Column("tenant_id", Text),
+    Column("state", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("message", Text),
+    Column("answers", Text),
+    Column("context", Text),
+    Column("owner", Text, nullable=False),
+    Column("absorbed_by", Text),
+    Column("first_seq", BigInteger, nullable=False),
+    Column("finish_reason", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    UniqueConstraint("run_key", name="agent_runs_run"),
+    UniqueConstraint("thread_key", "message_key", name="agent_runs_once"),
+    Index("agent_runs_thread", "thread_key", "row_id"),
+    Index("agent_runs_state", "state", "row_id"),
+    Index("agent_runs_age", "created_at"),
+)
+
+# What a run showed, in wire form but for `seq`, which is a column.
+agent_events = Table(
+    "agent_events",
+    metadata,
+    Column("thread_key", Text, ForeignKey("agent_threads.thread_key", ondelete="CASCADE"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("run_key", Text, nullable=False),
+    Column("event_key", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("run_key", "event_key", name="agent_events_once"),
+    Index("agent_events_age", "created_at"),
+)
+
+# Calls that wait for a person or a client, by turn: the answer may come to any run of it.
+agent_pending = Table(
+    "agent_pending",
+    metadata,
+    Column("turn_key", Text, primary_key=True),
+    Column("call_key", Text, primary_key=True),
+    Column("thread_key", Text, ForeignKey("agent_threads.thread_key", ondelete="CASCADE"), nullable=False),
+    Column("call", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("args_hash", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("answered_by", Text),
+    Index("agent_pending_thread", "thread_key"),
 )
 
 ai_call_log = Table(

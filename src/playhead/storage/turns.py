@@ -5,9 +5,9 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
-    Delete,
     Integer,
     Select,
     bindparam,
@@ -23,7 +23,7 @@ from playhead.errors import StoreError
 from playhead.storage.base import DEFAULT_TURNS, TurnRow
 from playhead.storage.engine import Database
 from playhead.storage.rows import COLUMNS, NewTurn, prepare, read_rows
-from playhead.storage.tables import agent_threads, agent_turns, key_of
+from playhead.storage.tables import agent_runs, agent_threads, agent_turns, key_of
 from playhead.types import ChatMessage
 
 _turns = agent_turns.c
@@ -54,12 +54,17 @@ class SQLTurnStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         insert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
-        counted = insert(agent_threads).values(last_seq=1)
+        rows, events = bindparam("rows", type_=BigInteger), bindparam("events", type_=BigInteger)
+        counted = insert(agent_threads).values(last_seq=rows, last_event_seq=events)
         # On Postgres this is also what locks the thread until the transaction ends.
         self._count = counted.on_conflict_do_update(
             index_elements=[_threads.thread_key],
-            set_={"last_seq": _threads.last_seq + 1, "updated_at": counted.excluded.updated_at},
-        ).returning(_threads.last_seq)
+            set_={
+                "last_seq": _threads.last_seq + rows,
+                "last_event_seq": _threads.last_event_seq + events,
+                "updated_at": counted.excluded.updated_at,
+            },
+        ).returning(_threads.last_seq, _threads.last_event_seq)
         first = (
             select(_turns.turn_seq)
             .where(_turns.turn_key == bindparam("of_turn"), _turns.thread_key == bindparam("of_thread"))
@@ -88,7 +93,19 @@ class SQLTurnStore:
 
     def put(self, connection: Connection, new: NewTurn) -> TurnRow:
         """Append a row within a `Database.write`, together with whatever else that writes."""
-        seq: int = connection.execute(self._count, dict(new.thread)).scalar_one()
+        seq, _ = self.count(connection, new.thread, rows=1)
+        return self.put_at(connection, new, seq)
+
+    def count(
+        self, connection: Connection, thread: Mapping[str, Any], *, rows: int = 0, events: int = 0
+    ) -> tuple[int, int]:
+        """Take places at the end of a thread, made when it does not exist; return the last of each."""
+        counted = connection.execute(self._count, {**thread, "rows": rows, "events": events})
+        last_row, last_event = counted.one()
+        return last_row, last_event
+
+    def put_at(self, connection: Connection, new: NewTurn, seq: int) -> TurnRow:
+        """Write a row to its place, which is the thread's last; give it back if the id is there."""
         keys = {"own_seq": seq, "of_turn": new.turn["turn_key"], "of_thread": new.order}
         values = {**new.turn, **keys, "seq": seq}
         if connection.execute(self._insert, values).first() is not None:
@@ -141,10 +158,17 @@ class SQLTurnStore:
         )
         rows = delete(agent_turns).where(_turns.created_at < created_at, ~still_young)
         empty = delete(agent_threads).where(
-            _threads.updated_at < created_at, ~exists().where(_turns.thread_key == _threads.thread_key)
+            _threads.updated_at < created_at,
+            ~exists().where(_turns.thread_key == _threads.thread_key),
+            ~exists().where(agent_runs.c.thread_key == _threads.thread_key),
         )
 
-        return await self._forget(rows, empty)
+        def forget(connection: Connection) -> int:
+            count = connection.execute(rows).rowcount
+            connection.execute(empty)
+            return count
+
+        return await self._database.write(forget)
 
     async def _read(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[TurnRow]:
         return await self._database.read(
@@ -152,23 +176,20 @@ class SQLTurnStore:
         )
 
     async def _delete(self, which: ColumnElement[bool]) -> int:
+        return await self._database.write(lambda connection: self.forget(connection, which))
+
+    def forget(self, connection: Connection, which: ColumnElement[bool]) -> int:
+        """Delete threads, and with them all that belongs to them; return how many rows they had."""
         keys = select(_threads.thread_key).where(which)
-        rows = delete(agent_turns).where(_turns.thread_key.in_(keys))
-        return await self._forget(rows, delete(agent_threads).where(which))
-
-    async def _forget(self, rows: Delete, threads: Delete) -> int:
-        def forget(connection: Connection) -> int:
-            count = connection.execute(rows).rowcount
-            connection.execute(threads)
-            return count
-
-        return await self._database.write(forget)
+        count = connection.execute(delete(agent_turns).where(_turns.thread_key.in_(keys))).rowcount
+        connection.execute(delete(agent_threads).where(which))
+        return count
 
 
 @cache
 def _window(*, limited: bool, bounded: bool) -> Select[Any]:
     """The query of a window: `limited` to some turns, `bounded` by a later row. Built once of each kind."""
-    mine = [_turns.thread_key == bindparam("thread_key")]
+    mine = [_turns.thread_key == bindparam("thread_key"), _turns.replaced == 0]
     if bounded:
         mine += [_turns.seq < bindparam("before_seq"), _turns.turn_seq < bindparam("before_seq")]
     query = _READ.where(*mine).order_by(_turns.turn_seq, _turns.seq)

@@ -1,0 +1,235 @@
+"""Writes a run down as it happens, and shows each event once it is written.
+
+What is said at the same time is written at once. Text is shown as it comes and written in larger
+pieces, by time and by size, and always before whatever comes after it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from msgspec.structs import replace
+
+from playhead.encode import masked_traceback
+from playhead.errors import StoreError
+from playhead.events import Attempt, Event, LiveEvent, StepStart
+from playhead.session.feed import GROWING, Feed, Growing
+from playhead.session.shown import Shown, event_bytes
+from playhead.storage.base import TurnRow
+from playhead.storage.ledger import Entry, Ledger, NewEvent, Recorded, RunRow
+from playhead.types import ChatMessage
+
+logger = logging.getLogger("playhead")
+
+FLUSH_CHARACTERS = 4_096
+# A database that is away or locked is waited for this long, in seconds, before the run gives up.
+PATIENCE = 20.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.05, 1.0
+
+Said = tuple[ChatMessage, int]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What waits to be written, and who waits for it."""
+
+    events: list[tuple[NewEvent, Event]] = field(default_factory=list)
+    messages: list[Said] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)
+    waiters: list[asyncio.Future[Recorded]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.messages or self.more)
+
+
+class Journal:
+    """The way of one run's events and messages into its ledger and its feed.
+
+    Args:
+        ledger: where they are written.
+        run: the run, as it was accepted.
+        feed: where they are shown.
+        flush_seconds: how long a text may be shown and not be written.
+    """
+
+    def __init__(self, ledger: Ledger, run: RunRow, feed: Feed, flush_seconds: float) -> None:
+        self.rows: list[TurnRow] = []
+        self._ledger = ledger
+        self._run = run
+        self._feed = feed
+        self._flush_seconds = flush_seconds
+        self._loop = asyncio.get_running_loop()
+        self._keys: set[str] = set()
+        self._waiting = _Batch()
+        self._task: asyncio.Task[None] | None = None
+        self._texts: list[list[Growing]] = []
+        self._characters = 0
+        self._flushed = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._shown_in_step = False
+        self._held: list[LiveEvent] = []
+        self._in_flight = 0
+        self._stopped = False
+
+    def add(self, key: str, event: Event) -> None:
+        """Record an event soon, once for its key."""
+        if isinstance(event, StepStart):
+            self._shown_in_step = False
+        self.flush()
+        if key not in self._keys:
+            self._put(key, event)
+        self._start()
+
+    async def write(
+        self, events: Sequence[tuple[str, Event]], messages: Sequence[Said] = (), **more: Any
+    ) -> Recorded | None:
+        """Record events with the messages that they stand for, and return when it is done.
+
+        None where there was nothing new. `more` are fields of `Entry`. Raises `StoreError`; what was
+        not written is then tried again with whatever comes next.
+        """
+        new = [(key, event) for key, event in events if key not in self._keys]
+        if events and not new and not self._waiting:
+            return None
+        self.flush()
+        for key, event in new:
+            self._put(key, event)
+        if new or not events:
+            self._waiting.messages.extend(messages)
+            self._waiting.more.update(more)
+        waiter: asyncio.Future[Recorded] = self._loop.create_future()
+        self._waiting.waiters.append(waiter)
+        self._start()
+        return await waiter
+
+    def live(self, event: LiveEvent) -> None:
+        """Show what is not recorded, or not yet."""
+        if self._stopped:
+            return
+        if isinstance(event, GROWING):
+            self._grow(event)
+        elif isinstance(event, Attempt) and event.number > 1 and self._shown_in_step:
+            # What was shown is void, for those too who come back later or read it from the store.
+            self._texts.clear()
+            self._shown_in_step = False
+            self._put(f"{event.step}/attempt/{event.number}", event)
+            self._start()
+            return
+        # What is recorded comes first: a text must not overtake the step that it is of.
+        if self._in_flight or self._held:
+            self._held.append(event)
+        else:
+            self._feed.live(self._run.run_id, event)
+
+    def flush(self) -> None:
+        """Record the text so far."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._characters = 0
+        for deltas in self._texts:
+            self._flushed += 1
+            first = deltas[0]
+            whole = replace(first, text="".join(delta.text for delta in deltas)) if deltas[1:] else first
+            key = f"{first.step}/{first.type}/{self._flushed}"
+            self._waiting.events.append((_new(key, whole), whole))
+        if self._texts:
+            self._texts = []
+            self._start()
+
+    def stop(self) -> None:
+        """Write and show nothing more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def settle(self) -> None:
+        """Wait for what is being written."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    def _put(self, key: str, event: Event) -> None:
+        self._keys.add(key)
+        self._waiting.events.append((_new(key, event), event))
+        self._in_flight += 1
+
+    def _grow(self, event: Growing) -> None:
+        self._shown_in_step = True
+        last = self._texts[-1][-1] if self._texts else None
+        if last is not None and type(last) is type(event) and last.message_id == event.message_id:
+            self._texts[-1].append(event)
+        else:
+            self._texts.append([event])
+        self._characters += len(event.text)
+        if self._characters >= FLUSH_CHARACTERS:
+            self.flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(self._flush_seconds, self.flush)
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = self._loop.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, _Batch()
+                try:
+                    recorded = await self._record(batch)
+                except Exception as error:
+                    self._failed(batch, error)
+                    return
+                self._show(batch, recorded)
+        finally:
+            self._task = None
+
+    async def _record(self, batch: _Batch) -> Recorded:
+        """Write a batch; a database that is away for a moment is waited for."""
+        entry = Entry(self._run, [new for new, _ in batch.events], batch.messages, **batch.more)
+        deadline, delay = monotonic() + PATIENCE, _FIRST_DELAY
+        while True:
+            if self._stopped:
+                raise StoreError("The run is over; what comes after its end is not written.")
+            try:
+                return await self._ledger.record(entry)
+            except StoreError as error:
+                if not error.passing or monotonic() > deadline:
+                    raise
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _LONGEST_DELAY)
+            # What became of the first try is not known.
+            entry = replace(entry, again=True)
+
+    def _show(self, batch: _Batch, recorded: Recorded) -> None:
+        self.rows.extend(recorded.rows)
+        for (new, event), seq in zip(batch.events, recorded.seqs, strict=True):
+            self._in_flight -= not isinstance(event, GROWING)
+            if seq is None:
+                continue
+            self._feed.record(self._run.run_id, Shown(event.type, data=new.data, seq=seq))
+        if not self._in_flight:
+            held, self._held = self._held, []
+            for live in held:
+                self._feed.live(self._run.run_id, live)
+        for waiter in batch.waiters:
+            if not waiter.done():
+                waiter.set_result(recorded)
+
+    def _failed(self, batch: _Batch, error: Exception) -> None:
+        waiters = [*batch.waiters, *self._waiting.waiters]
+        self._waiting.events[:0] = batch.events
+        self._waiting.messages[:0] = batch.messages
+        self._waiting.more = {**batch.more, **self._waiting.more}
+        self._waiting.waiters = []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+        if not waiters:
+            logger.warning("Events of a run wait to be written:\n%s", masked_traceback(error))
+
+
+def _new(key: str, event: Event) -> NewEvent:
+    return NewEvent(key, event.type, event_bytes(event), event.at)

@@ -1,0 +1,298 @@
+"""The lines of threads: one run of a thread at work, the others in order behind it."""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from playhead.encode import error_text, masked_traceback
+from playhead.errors import PlayheadError, StoreError
+from playhead.events import Event, RunStart
+from playhead.ids import now_ms
+from playhead.loop import AgentLoop
+from playhead.session.approvals import pending_calls
+from playhead.session.feed import Feed
+from playhead.session.journal import Journal
+from playhead.session.port import StoredPort, last_turns
+from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
+from playhead.storage.base import TurnRow
+from playhead.storage.ledger import Ledger, RunRow, Thread, thread_of
+from playhead.types import AgentRunResult, UserMessage
+
+logger = logging.getLogger("playhead")
+
+# What a task that was cancelled outright may still take, in seconds, before it is given up.
+_LAST_MOMENT = 0.5
+# Threads whose last turns are kept in memory, so that the next run need not read them.
+_RECENT = 64
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How runs are carried out; see `Sessions`."""
+
+    window: int
+    stop_timeout: float
+    flush_seconds: float
+    approval_seconds: float
+
+
+class Lines:
+    """Carries out the runs of this process."""
+
+    def __init__(self, loop: AgentLoop, ledger: Ledger, limits: Limits) -> None:
+        self.closed = False
+        self.feeds: dict[Thread, Feed] = {}
+        self.runs: dict[str, LiveRun] = {}
+        self._loop = loop
+        self._ledger = ledger
+        self._limits = limits
+        self._lines: dict[Thread, deque[LiveRun]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
+        self._around: Callable[[LiveRun], None] = lambda run: None
+
+    def around(self, enter: Callable[[LiveRun], None]) -> None:
+        """Call `enter` in the context of each run before it begins."""
+        self._around = enter
+
+    def add(self, run: LiveRun) -> None:
+        """Put a run at the end of its thread's line."""
+        self.runs[run.run_id] = run
+        line = self._lines.setdefault(run.thread, deque())
+        line.append(run)
+        active = line[0]
+        if self.closed:
+            self._spawn(self._finish(run, CANCELLED))
+        elif active is run:
+            self._begin(run)
+        elif run.row.policy == "steer":
+            active.steering.append(run)
+        elif run.row.policy == "interrupt":
+            active.cancel.set()
+            active.finishing = active.finishing or self._spawn(self._give_up(active))
+
+    def line(self, thread: Thread) -> Sequence[LiveRun]:
+        """The runs of a thread: the one at work, and those that wait."""
+        return tuple(self._lines.get(thread, ()))
+
+    def feed(self, thread: Thread) -> Feed:
+        """Where a thread is shown."""
+        feed = self.feeds.get(thread)
+        if feed is None:
+            feed = self.feeds[thread] = Feed()
+        return feed
+
+    def drop_feed(self, thread: Thread) -> None:
+        """Forget a feed that nobody reads and nobody writes."""
+        feed = self.feeds.get(thread)
+        if feed is not None and not feed.readers and thread not in self._lines:
+            del self.feeds[thread]
+
+    def forget_where(self, which: Callable[[Thread], bool]) -> None:
+        """Keep nothing of some threads in memory; their readers end."""
+        for thread in [thread for thread in self._recent if which(thread)]:
+            del self._recent[thread]
+        for thread in [thread for thread in self.feeds if which(thread)]:
+            self.feeds.pop(thread).close()
+
+    def forget_recent(self, thread: Thread) -> None:
+        """Read the thread anew for its next run."""
+        self._recent.pop(thread, None)
+
+    async def end_for_another(self, row: RunRow, reason: Reason) -> None:
+        """End a run whose process did not come to it; what its user said is not lost."""
+        journal = Journal(self._ledger, row, self.feed(thread_of(row)), 0)
+        started = row.state == "running"
+        said = [] if started or row.message is None else [(row.message, 0)]
+        result = LiveRun(row, None).outcome(reason)
+        events: list[tuple[str, Event]] = [("end", end_event(row, result))]
+        if not started:
+            events.insert(0, ("0/start", RunStart(turn_id=row.turn_id, run_id=row.run_id, at=now_ms())))
+        with suppress(StoreError):  # another process saw it, too
+            await journal.write(events, said, state="ended", finish_reason=result.finish_reason)
+        self.drop_feed(thread_of(row))
+
+    async def stop(self, run: LiveRun) -> None:
+        """Stop a run and return when it has ended."""
+        run.cancel.set()
+        if run.task is None:
+            await self._finish(run, CANCELLED)
+            return
+        run.finishing = run.finishing or self._spawn(self._give_up(run))
+        await asyncio.wait((run.finishing,))
+
+    async def aclose(self) -> None:
+        """Stop every run and take no more."""
+        self.closed = True
+        await asyncio.gather(
+            *(self.stop(run) for line in tuple(self._lines.values()) for run in list(line)[1:])
+        )
+        await asyncio.gather(*(self.stop(line[0]) for line in tuple(self._lines.values())))
+        self.forget_where(lambda thread: True)
+
+    # ------------------------------------------------------------ the life of a run
+
+    def _begin(self, run: LiveRun) -> None:
+        run.task = asyncio.create_task(self._live(run), name=f"run {run.run_id}")
+
+    async def _live(self, run: LiveRun) -> None:
+        reason = BROKE_OFF
+        try:
+            self._around(run)
+            result = await self._carry_out(run)
+            self._settle(run, result)
+            return
+        except asyncio.CancelledError as error:
+            reason = self._cancelled(run, error)
+        except PlayheadError as error:
+            _log_failure(run, error)
+            reason = ("error", error_text(error), error.code)
+        except Exception as error:  # the application's own code: its fault must not leave a run open
+            _log_failure(run, error)
+            reason = ("error", f"The run failed: {type(error).__name__}.", "internal")
+        # Whatever becomes of this task, the end is written.
+        await asyncio.shield(self._spawn(self._finish(run, reason)))
+
+    async def _carry_out(self, run: LiveRun) -> AgentRunResult:
+        limits = self._limits
+        run.port = port = StoredPort(
+            self._ledger,
+            run.row,
+            self.feed(run.thread),
+            turns=limits.window,
+            earlier=self._recent.pop(run.thread, ()),
+            flush_seconds=limits.flush_seconds,
+            pend=lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),
+            steer=lambda: self._absorb(run),
+            cancel=run.cancel,
+        )
+        turn_id = await port.open()
+        if turn_id != run.row.turn_id:
+            rows = await self._ledger.turns.turn(turn_id, tenant_id=run.thread.tenant_id)
+            result = result_of([row for row in rows if row.thread_id == run.thread.thread_id])
+            await self._write_end(run, result)
+            return result
+        made = () if run.row.message is None else port.written[:1]
+        result = await self._loop.run_on(port, context=run.context, made=made)
+        await self._write_absorbed(run)
+        self._remember(run, port)
+        return result
+
+    async def _absorb(self, active: LiveRun) -> Sequence[UserMessage]:
+        """Give the messages that came to steer a run to it."""
+        waiting, active.steering = [run for run in active.steering if run.task is None], []
+        if not waiting:
+            return ()
+        ids = [run.run_id for run in waiting]
+        taken = set(await self._ledger.absorb(active.thread, ids, by=active.run_id))
+        absorbed = [run for run in waiting if run.run_id in taken and not run.result.done()]
+        for run in absorbed:
+            self._leave(run)
+            active.result.add_done_callback(_pass_on(run.result))
+        messages = [run.row.message for run in absorbed if run.row.message is not None]
+        active.absorbed += messages
+        return messages
+
+    async def _finish(self, run: LiveRun, reason: Reason) -> None:
+        """See to it that the end is told and written, once, and let the next run of the thread begin."""
+        if run.result.done():
+            return
+        result = run.outcome(reason)
+        if reason[2] != StoreError.code:
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(_LAST_MOMENT if self.closed else None):
+                    await self._write_absorbed(run)
+                    await self._write_end(run, result)
+        if not run.result.done():
+            self._settle(run, result)
+
+    async def _write_absorbed(self, run: LiveRun) -> None:
+        """A message that a run took in and did not come to tell is not lost."""
+        if run.port is None or not run.absorbed:
+            return
+        written = {message.id for message in run.port.written}
+        loose = [(message, 0) for message in run.absorbed if message.id not in written]
+        run.absorbed.clear()
+        if loose:
+            await run.port.journal.write([], loose)
+
+    async def _write_end(self, run: LiveRun, result: AgentRunResult) -> None:
+        end = end_event(run.row, result)
+        start = RunStart(turn_id=run.row.turn_id, run_id=run.run_id, at=now_ms())
+        port = run.port
+        journal = Journal(self._ledger, run.row, self.feed(run.thread), 0) if port is None else port.journal
+        more: dict[str, Any] = {"state": "ended", "finish_reason": result.finish_reason}
+        await journal.write([("0/start", start), ("end", end)], **more)
+
+    def _settle(self, run: LiveRun, result: AgentRunResult) -> None:
+        feed = self.feeds.get(run.thread)
+        if run.port is not None:
+            run.port.close()
+        if feed is not None:
+            feed.end_unless_told(run.run_id, end_event(run.row, result))
+        run.result.set_result(result)
+        self._leave(run)
+
+    def _leave(self, run: LiveRun) -> None:
+        self.runs.pop(run.run_id, None)
+        line = self._lines.get(run.thread)
+        if not line or run not in line:
+            return
+        active = line[0] is run
+        line.remove(run)
+        if not line:
+            del self._lines[run.thread]
+            self.drop_feed(run.thread)
+        elif active and self.closed:
+            self._spawn(self._finish(line[0], CANCELLED))
+        elif active:
+            self._begin(line[0])
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _give_up(self, run: LiveRun) -> None:
+        """Wait for a run that was stopped, within a bound."""
+        assert run.task is not None
+        done, _ = await asyncio.wait((run.task,), timeout=self._limits.stop_timeout)
+        if not done:
+            run.task.cancel()
+            await asyncio.wait((run.task,), timeout=_LAST_MOMENT)
+            await self._finish(run, CANCELLED)
+
+    def _cancelled(self, run: LiveRun, error: asyncio.CancelledError) -> Reason:
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            # Nobody cancelled the run: the application's own code let such an error escape.
+            _log_failure(run, error)
+            return ("error", "The run failed: CancelledError.", "internal")
+        if not run.cancel.is_set():
+            self.closed = True  # the event loop itself is ending
+        return CANCELLED
+
+    def _remember(self, run: LiveRun, port: StoredPort) -> None:
+        self._recent[run.thread] = last_turns(port.rows, self._limits.window)
+        if len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
+
+
+def _pass_on(
+    target: "asyncio.Future[AgentRunResult]",
+) -> "Callable[[asyncio.Future[AgentRunResult]], None]":
+    def done(source: "asyncio.Future[AgentRunResult]") -> None:
+        if not target.done():
+            target.set_result(source.result())
+
+    return done
+
+
+def _log_failure(run: LiveRun, error: BaseException) -> None:
+    # Masked: the application's own errors may quote a key, and name paths of this machine.
+    logger.error("Run %s failed.\n%s", run.run_id, masked_traceback(error))

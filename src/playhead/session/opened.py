@@ -1,0 +1,167 @@
+"""Sessions once their database is open: what the methods of `Sessions` are made of."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from msgspec.structs import replace
+
+from playhead.events import RunEnd, RunPaused
+from playhead.ids import new_id, now_ms
+from playhead.loop import AgentLoop
+from playhead.session.feed import Cursor, follow
+from playhead.session.lines import Limits, Lines
+from playhead.session.opening import Books
+from playhead.session.owner import is_over, this_process
+from playhead.session.runs import INTERRUPTED, LiveRun, result_of
+from playhead.session.shown import LAST, Shown
+from playhead.session.watch import POLL, POLL_BESIDE_NEWS, Watcher
+from playhead.storage.base import TurnRow
+from playhead.storage.ledger import OPEN, Ledger, Policy, RunRow, Thread, coded, conflict, thread_of
+from playhead.types import AgentContext, AgentRunResult, UserMessage
+
+
+class Opened:
+    """What there is once the database is open."""
+
+    def __init__(self, books: Books, loop: AgentLoop, limits: Limits) -> None:
+        self.books = books
+        self.ledger: Ledger = books.ledger
+        self.lines = Lines(loop, books.ledger, limits)
+        # Two of them may be in one process.
+        self._owner = this_process(new_id())
+        self._accepting: set[str] = set()
+        period = POLL if books.listening is None else POLL_BESIDE_NEWS
+        self._watcher = Watcher(books.ledger.events, self.lines.feeds, period) if books.shared else None
+
+    async def aclose(self) -> None:
+        """Stop every run and let go of the database."""
+        await self.lines.aclose()
+        if self._watcher is not None:
+            await self._watcher.aclose()
+        if self.books.listening is not None:
+            await self.books.listening.aclose()
+        if self.books.database is not None:
+            await self.books.database.aclose()
+
+    def _watch(self) -> None:
+        """See to it that what other processes write is seen."""
+        if self._watcher is not None:
+            if self.books.listening is not None:
+                self.books.listening.start(self._watcher.on_news)
+            self._watcher.start()
+
+    def new_row(
+        self, thread: Thread, message: UserMessage | None, context: Any, policy: Policy = "queue"
+    ) -> RunRow:
+        """Return a run that nobody has accepted yet."""
+        return RunRow(
+            new_id(),
+            new_id(),
+            thread.thread_id,
+            thread.tenant_id,
+            policy=policy,
+            message=message,
+            context=context if isinstance(context, AgentContext) else None,
+            owner=self._owner,
+            created_at=now_ms(),
+        )
+
+    async def accept(self, row: RunRow, context: Any, replaces: int | None = None) -> LiveRun | RunRow:
+        """Write a run and put it into its line; or return the one that its message began before."""
+        self._accepting.add(row.run_id)
+        try:
+            accepted = await self.ledger.accept(row, replaces=replaces)
+            if accepted.run_id == row.run_id:
+                run = LiveRun(row, context)
+                self.lines.add(run)
+                return run
+        finally:
+            self._accepting.discard(row.run_id)
+        while accepted.absorbed_by:
+            accepted = await self.found(accepted.absorbed_by, row.tenant_id)
+        return self.lines.runs.get(accepted.run_id) or accepted
+
+    async def found(self, run_id: str, tenant: str | None) -> RunRow:
+        """Return what is known of a run. Raises `StoreError` with code `not_found`."""
+        row = await self.ledger.run(run_id, tenant_id=tenant)
+        if row is None:
+            raise coded("not_found", f"There is no run {run_id!r}, or it is forgotten by now.")
+        if row.state in OPEN and await self.settled(row):
+            return await self.ledger.run(run_id, tenant_id=tenant) or row
+        return row
+
+    async def settled(self, row: RunRow) -> bool:
+        """Has a run ended? One whose process is surely gone is ended here."""
+        if row.state not in OPEN:
+            return True
+        if row.run_id in self.lines.runs or row.run_id in self._accepting:
+            return False
+        if row.owner != self._owner and not is_over(row.owner):
+            return False
+        await self.lines.end_for_another(row, INTERRUPTED)
+        return True
+
+    async def follow(
+        self, thread: Thread, cursor: Cursor, run_id: str | None = None
+    ) -> AsyncGenerator[Shown, None]:
+        """Everything past a cursor, then live: of a thread, or of one of its runs up to its last event."""
+        following = follow(self.lines.feed(thread), self.ledger.events, thread, cursor, run_id=run_id)
+        self._watch()
+        try:
+            async with aclosing(following):
+                async for shown in following:
+                    yield shown
+        finally:
+            self.lines.drop_feed(thread)
+
+    async def rows(self, thread: Thread) -> Sequence[TurnRow]:
+        """Everything that was said in a thread."""
+        return await self.ledger.turns.window(thread.thread_id, turns=None, tenant_id=thread.tenant_id)
+
+    async def row(self, thread: Thread, message_id: str | None) -> TurnRow:
+        """Return a message of a thread; None is its last. Raises `StoreError` with code `not_found`."""
+        for row in reversed(await self.rows(thread)):
+            if message_id in (None, row.id):
+                return row
+        what = "no messages" if message_id is None else f"no message {message_id!r}"
+        raise coded("not_found", f"The thread {thread.thread_id!r} has {what}.")
+
+    async def last_asked(self, thread: Thread) -> TurnRow:
+        """Return the last message that the user began a turn with. Raises `StoreError` as `row`."""
+        for row in reversed(await self.rows(thread)):
+            if _begins(row):
+                return row
+        raise coded("not_found", f"Nothing was asked in the thread {thread.thread_id!r} yet.")
+
+    async def anew(self, thread: Thread, row: TurnRow, said: UserMessage, context: Any) -> LiveRun | RunRow:
+        """Begin a run in place of a message and of all after it. Raises `StoreError`."""
+        if any([not await self.settled(run) for run in await self.ledger.runs(thread)]):
+            raise conflict("A run of the thread is at work: stop it, or wait for its end, then try again.")
+        if not _begins(row):
+            raise coded("invalid", f"The message {row.id!r} is not one that the user began a turn with.")
+        self.lines.forget_recent(thread)
+        return await self.accept(self.new_row(thread, said, context), context, replaces=row.seq)
+
+    async def stop_where(self, which: Callable[[Thread], bool]) -> None:
+        """Stop what runs in some threads, end their readers, and keep nothing of them in memory."""
+        for run in reversed(tuple(self.lines.runs.values())):
+            if which(run.thread):
+                await self.lines.stop(run)
+        self.lines.forget_where(which)
+
+    async def result_of(self, row: RunRow) -> AgentRunResult:
+        """The result of a run that has ended, as far as it was kept; of another process's, once it has."""
+        cursor = Cursor(max(row.first_seq - 1, 0))
+        async with aclosing(self.follow(thread_of(row), cursor, row.run_id)) as following:
+            last = [shown async for shown in following if shown.type in LAST]
+        rows = await self.ledger.turns.turn(row.turn_id, tenant_id=row.tenant_id)
+        mine = [found for found in rows if found.thread_id == row.thread_id]
+        end = last[0].event if last else None
+        if isinstance(end, RunEnd | RunPaused):
+            return replace(end.result, messages=tuple(found.message for found in mine))
+        return result_of(mine)
+
+
+def _begins(row: TurnRow) -> bool:
+    return isinstance(row.message, UserMessage) and not row.step_index

@@ -1,0 +1,259 @@
+"""A `Ledger` in memory: it lives as long as the process."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from playhead.ids import now_ms
+from playhead.storage.base import TurnRow
+from playhead.storage.ledger import (
+    DEFAULT_PAGE,
+    OPEN,
+    SPOKEN_SINCE,
+    Entry,
+    EventPage,
+    EventRow,
+    PendingCall,
+    Recorded,
+    RunRow,
+    RunState,
+    Thread,
+    conflict,
+    over,
+    taken,
+    thread_of,
+)
+from playhead.storage.memory import MemoryTurnStore
+
+
+class MemoryEventLog:
+    """Events in memory, by thread and by run."""
+
+    def __init__(self) -> None:
+        self.of_thread: dict[Thread, list[tuple[EventRow, str]]] = {}
+        self._last: dict[Thread, int] = {}
+
+    async def after(
+        self,
+        thread_id: str,
+        seq: int,
+        *,
+        run_id: str | None = None,
+        limit: int = DEFAULT_PAGE,
+        tenant_id: str | None = None,
+    ) -> EventPage:
+        """See `EventLog.after`."""
+        thread = Thread(thread_id, tenant_id)
+        held = self.of_thread.get(thread, [])
+        found = [
+            row
+            for row, of in held[bisect_right(held, seq, key=lambda item: item[0].seq) :]
+            if run_id is None or of == run_id
+        ][:limit]
+        return EventPage(found, found[-1].seq if len(found) == limit else max(self._last.get(thread, 0), seq))
+
+    async def last(self, threads: Sequence[Thread]) -> Mapping[Thread, int]:
+        """See `EventLog.last`."""
+        return {thread: self._last.get(thread, 0) for thread in threads}
+
+    def put(self, thread: Thread, run_id: str, events: Sequence[tuple[str, bytes]]) -> Sequence[int]:
+        """Add events at the end of a thread and return their places."""
+        first = self._last.get(thread, 0) + 1
+        held = self.of_thread.setdefault(thread, [])
+        held.extend((EventRow(n, kind, data), run_id) for n, (kind, data) in enumerate(events, first))
+        self._last[thread] = first + len(events) - 1
+        return range(first, first + len(events))
+
+    def forget(self, thread: Thread, run_ids: set[str] | None = None) -> None:
+        """Forget what some runs of a thread showed; without them, the thread."""
+        kept = [] if run_ids is None else [e for e in self.of_thread.get(thread, ()) if e[1] not in run_ids]
+        if kept:
+            self.of_thread[thread] = kept
+            return
+        self.of_thread.pop(thread, None)
+        if run_ids is None:
+            self._last.pop(thread, None)
+
+
+class MemoryLedger:
+    """Everything that sessions keep, in memory.
+
+    Args:
+        turns: where the messages are; new when not given.
+        keep_runs: how many runs that have ended are remembered, with their events.
+        keep_for: for how many seconds they are.
+    """
+
+    def __init__(
+        self, turns: MemoryTurnStore | None = None, *, keep_runs: int = 1_000, keep_for: float = 86_400.0
+    ) -> None:
+        self.turns = turns or MemoryTurnStore()
+        self.events = MemoryEventLog()
+        self._keep_runs = keep_runs
+        self._keep_for = keep_for
+        self._runs: dict[tuple[str | None, str], RunRow] = {}
+        self._by_message: dict[tuple[Thread, str], str] = {}
+        self._keys: dict[str, dict[str, int]] = {}
+        self._pending: dict[tuple[str | None, str], dict[str, PendingCall]] = {}
+        self._ended: deque[tuple[int, RunRow]] = deque()
+
+    async def accept(self, run: RunRow, *, replaces: int | None = None) -> RunRow:
+        """See `Ledger.accept`."""
+        self._forget_old()
+        thread = thread_of(run)
+        if run.message is not None:
+            known = self._by_message.get((thread, run.message.id))
+            if known is not None:
+                return self._runs[run.tenant_id, known]
+            self._by_message[thread, run.message.id] = run.run_id
+        if run.answers:
+            self._take_answers(run)
+        if replaces is not None:
+            self.turns.replace_from(run.thread_id, replaces, tenant_id=run.tenant_id)
+        self._runs[run.tenant_id, run.run_id] = run
+        return run
+
+    async def record(self, entry: Entry) -> Recorded:
+        """See `Ledger.record`."""
+        run = self._runs.get((entry.run.tenant_id, entry.run.run_id), entry.run)
+        if entry.state is not None and run.state not in OPEN:
+            raise conflict(over(run))
+        rows: list[TurnRow] = []
+        for message, step in entry.messages:
+            rows.append(
+                await self.turns.append(
+                    run.thread_id, message, turn_id=run.turn_id, step_index=step, tenant_id=run.tenant_id
+                )
+            )
+            if rows[0].turn_id != run.turn_id:
+                return Recorded(rows, [None] * len(entry.events))
+        keys = self._keys.setdefault(run.run_id, {})
+        new = [event for event in entry.events if event.key not in keys]
+        places = self.events.put(thread_of(run), run.run_id, [(event.type, event.data) for event in new])
+        keys.update({event.key: seq for event, seq in zip(new, places, strict=True)})
+        if entry.state is not None:
+            self._set_state(run, entry, places)
+        for call in entry.pending:
+            self._pending.setdefault((run.tenant_id, run.turn_id), {}).setdefault(call.call.id, call)
+        fresh = {event.key for event in new}
+        return Recorded(rows, [keys[e.key] if e.key in fresh else None for e in entry.events])
+
+    async def absorb(self, thread: Thread, run_ids: Sequence[str], by: str) -> Sequence[str]:
+        """See `Ledger.absorb`."""
+        taken = []
+        for run_id in run_ids:
+            run = self._runs.get((thread.tenant_id, run_id))
+            if run is not None and run.state == "queued":
+                self._end(replace(run, state="absorbed", absorbed_by=by))
+                taken.append(run_id)
+        return taken
+
+    async def run(self, run_id: str, *, tenant_id: str | None = None) -> RunRow | None:
+        """See `Ledger.run`."""
+        return self._runs.get((tenant_id, run_id))
+
+    async def runs(
+        self, thread: Thread | None = None, *, states: Sequence[RunState] = OPEN, limit: int = 1_000
+    ) -> Sequence[RunRow]:
+        """See `Ledger.runs`."""
+        found = (
+            run
+            for run in self._runs.values()
+            if run.state in states and (thread is None or thread_of(run) == thread)
+        )
+        return [run for run, _ in zip(found, range(limit), strict=False)]
+
+    async def last_run(self, thread: Thread) -> RunRow | None:
+        """See `Ledger.last_run`."""
+        mine = (r for r in reversed(self._runs.values()) if thread_of(r) == thread and r.state != "absorbed")
+        return next(mine, None)
+
+    async def pending(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[PendingCall]:
+        """See `Ledger.pending`."""
+        return list(self._pending.get((tenant_id, turn_id), {}).values())
+
+    async def copy(self, source: Thread, target: Thread, through: int) -> int:
+        """See `Ledger.copy`."""
+        if await self.turns.window(target.thread_id, turns=1, tenant_id=target.tenant_id):
+            raise conflict(taken(target))
+        rows = await self.turns.window(source.thread_id, turns=None, tenant_id=source.tenant_id)
+        kept = [row for row in rows if row.seq <= through]
+        for row in kept:
+            await self.turns.append(
+                target.thread_id,
+                row.message,
+                turn_id=row.turn_id,
+                step_index=row.step_index,
+                tenant_id=target.tenant_id,
+            )
+        return len(kept)
+
+    async def delete_thread(self, thread: Thread) -> int:
+        """See `Ledger.delete_thread`."""
+        self._drop([run for run in self._runs.values() if thread_of(run) == thread])
+        self.events.forget(thread)
+        return await self.turns.delete_thread(thread.thread_id, tenant_id=thread.tenant_id)
+
+    async def delete_tenant(self, tenant_id: str | None) -> int:
+        """See `Ledger.delete_tenant`."""
+        gone = [run for run in self._runs.values() if run.tenant_id == tenant_id]
+        self._drop(gone)
+        for thread in {thread_of(run) for run in gone}:
+            self.events.forget(thread)
+        return await self.turns.delete_tenant(tenant_id)
+
+    async def delete_before(self, created_at: int) -> int:
+        """See `Ledger.delete_before`."""
+        self._drop([r for r in self._runs.values() if r.created_at < created_at and r.state not in OPEN])
+        return await self.turns.delete_before(created_at)
+
+    def _take_answers(self, run: RunRow) -> None:
+        waiting = self._pending.get((run.tenant_id, run.turn_id), {})
+        for answer in run.answers:
+            call = waiting.get(answer.call_id)
+            if call is None or call.answered_by is not None:
+                raise conflict(
+                    f"The call {answer.call_id!r} does not wait for an answer: it has one already."
+                )
+        spoke = False
+        for other in self._runs.values():
+            if thread_of(other) == thread_of(run):
+                spoke = other.turn_id != run.turn_id
+        if spoke:
+            raise conflict(SPOKEN_SINCE)
+        for answer in run.answers:
+            waiting[answer.call_id] = replace(waiting[answer.call_id], answered_by=run.run_id)
+
+    def _set_state(self, run: RunRow, entry: Entry, places: Sequence[int]) -> None:
+        if entry.state == "running":
+            run = replace(run, state="running", first_seq=places[0] if places else 0)
+            self._runs[run.tenant_id, run.run_id] = run
+            return
+        assert entry.state is not None
+        self._end(replace(run, state=entry.state, finish_reason=entry.finish_reason))
+
+    def _end(self, run: RunRow) -> None:
+        self._runs[run.tenant_id, run.run_id] = run
+        self._ended.append((now_ms(), run))
+
+    def _forget_old(self) -> None:
+        oldest = now_ms() - self._keep_for * 1_000
+        old = []
+        while self._ended and (len(self._ended) > self._keep_runs or self._ended[0][0] <= oldest):
+            old.append(self._ended.popleft()[1])
+        self._drop(old)
+
+    def _drop(self, runs: Sequence[RunRow]) -> None:
+        by_thread: dict[Thread, set[str]] = {}
+        for run in runs:
+            if self._runs.pop((run.tenant_id, run.run_id), None) is None:
+                continue
+            self._keys.pop(run.run_id, None)
+            self._pending.pop((run.tenant_id, run.turn_id), None)
+            if run.message is not None:
+                self._by_message.pop((thread_of(run), run.message.id), None)
+            by_thread.setdefault(thread_of(run), set()).add(run.run_id)
+        for thread, run_ids in by_thread.items():
+            self.events.forget(thread, run_ids)

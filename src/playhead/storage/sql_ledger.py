@@ -1,0 +1,301 @@
+"""A `Ledger` in a database."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from playhead.encode import scrub
+from playhead.ids import now_ms
+from playhead.storage.engine import Database
+from playhead.storage.ledger import (
+    OPEN,
+    SPOKEN_SINCE,
+    Entry,
+    PendingCall,
+    Recorded,
+    RunRow,
+    RunState,
+    Thread,
+    answered,
+    conflict,
+    over,
+    taken,
+)
+from playhead.storage.rows import prepare, thread_columns
+from playhead.storage.sql_events import SQLEventLog
+from playhead.storage.sql_runs import RUN, pending_columns, read_pending, read_run, run_columns
+from playhead.storage.tables import (
+    agent_events,
+    agent_pending,
+    agent_runs,
+    agent_threads,
+    agent_turns,
+    ai_call_log,
+    key_of,
+)
+from playhead.storage.turns import SQLTurnStore
+
+_runs = agent_runs.c
+_turns = agent_turns.c
+_pending = agent_pending.c
+
+_OF_KEY = RUN.where(_runs.run_key == bindparam("of_run"))
+_OF_MESSAGE = RUN.where(
+    _runs.thread_key == bindparam("of_thread"), _runs.message_key == bindparam("of_message")
+)
+_LAST_RUN = (
+    RUN.where(_runs.thread_key == bindparam("of_thread"), _runs.state != "absorbed")
+    .order_by(_runs.row_id.desc())
+    .limit(1)
+)
+_SET_STATE = (
+    update(agent_runs)
+    .where(_runs.run_key == bindparam("of_run"), _runs.state.in_(OPEN))
+    .values(
+        state=bindparam("new_state"), finish_reason=bindparam("reason"), ended_at=bindparam("new_ended_at")
+    )
+)
+_BEGIN = (
+    update(agent_runs)
+    .where(_runs.run_key == bindparam("of_run"), _runs.state.in_(OPEN))
+    .values(state="running", first_seq=bindparam("first"))
+)
+_ABSORB = (
+    update(agent_runs)
+    .where(_runs.run_key == bindparam("of_run"), _runs.state == "queued")
+    .values(state="absorbed", absorbed_by=bindparam("by"), ended_at=bindparam("new_ended_at"))
+)
+_REPLACE = (
+    update(agent_turns)
+    .where(_turns.thread_key == bindparam("of_thread"), _turns.seq >= bindparam("from_seq"))
+    .values(replaced=1)
+)
+_ANSWER = (
+    update(agent_pending)
+    .where(
+        _pending.turn_key == bindparam("of_turn"),
+        _pending.call_key == bindparam("of_call"),
+        _pending.answered_by.is_(None),
+    )
+    .values(answered_by=bindparam("by"))
+)
+_PENDING = select(
+    _pending.call, _pending.kind, _pending.args_hash, _pending.expires_at, _pending.answered_by
+).where(_pending.turn_key == bindparam("of_turn"))
+# Nobody may have spoken since the last run of the turn: what came then said no to what waited.
+_LATEST_OF_TURN = (
+    select(_runs.row_id)
+    .where(_runs.thread_key == bindparam("of_thread"), _runs.turn_id == bindparam("of_turn_id"))
+    .order_by(_runs.row_id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_SPOKEN_SINCE = (
+    select(_runs.row_id)
+    .where(
+        _runs.thread_key == bindparam("of_thread"),
+        _runs.row_id > _LATEST_OF_TURN,
+        _runs.turn_id != bindparam("of_turn_id"),
+    )
+    .limit(1)
+)
+
+
+class SQLLedger:
+    """Everything that sessions keep, in a database, the same on SQLite and on Postgres.
+
+    Args:
+        database: what `open_database` returned. It is not closed with the ledger.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.turns = SQLTurnStore(database)
+        self.events = SQLEventLog(database)
+        upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
+        self._accept = (
+            upsert(agent_runs)
+            .on_conflict_do_nothing(index_elements=[_runs.thread_key, _runs.message_key])
+            .returning(_runs.row_id)
+        )
+        self._wait = upsert(agent_pending).on_conflict_do_nothing()
+
+    async def accept(self, run: RunRow, *, replaces: int | None = None) -> RunRow:
+        """See `Ledger.accept`."""
+        thread = thread_columns(run.thread_id, run.tenant_id, now_ms())
+        columns = run_columns(run)
+
+        def work(connection: Connection) -> RunRow:
+            self.turns.count(connection, thread)
+            if run.answers:
+                _take_answers(connection, run, thread["thread_key"])
+            if connection.execute(self._accept, columns).first() is not None:
+                if replaces is not None:
+                    connection.execute(_REPLACE, {"of_thread": thread["thread_key"], "from_seq": replaces})
+                return run
+            known = {"of_thread": thread["thread_key"], "of_message": columns["message_key"]}
+            return read_run(connection.execute(_OF_MESSAGE, known).one())
+
+        return await self._database.write(work, order=thread["thread_key"])
+
+    async def record(self, entry: Entry) -> Recorded:
+        """See `Ledger.record`."""
+        run = entry.run
+        thread = thread_columns(run.thread_id, run.tenant_id, now_ms())
+        new = [
+            prepare(run.thread_id, m, turn_id=run.turn_id, step_index=step, tenant_id=run.tenant_id)
+            for m, step in entry.messages
+        ]
+        run_key, thread_key = key_of(run.tenant_id, run.run_id), thread["thread_key"]
+
+        def work(connection: Connection) -> Recorded:
+            events = entry.events
+            there: Mapping[str, int] = {}
+            if entry.again and events:
+                there = self.events.there(connection, run_key, [event.key for event in events])
+                events = [event for event in events if event.key not in there]
+            counts = {"rows": 1 if new else 0, "events": len(events)}
+            seq, last = self.turns.count(connection, thread, **counts)
+            rows = [self.turns.put_at(connection, new[0], seq)] if new else []
+            if rows and rows[0].turn_id != scrub(run.turn_id):
+                self.turns.count(connection, thread, events=-len(events))
+                return Recorded(rows, [None] * len(entry.events))
+            rows.extend(self.turns.put(connection, row) for row in new[1:])
+            first = last - len(events) + 1
+            self.events.put(connection, thread_key, run_key, first, events)
+            if entry.state is not None:
+                _set_state(connection, entry, run_key, first)
+            for call in entry.pending:
+                connection.execute(self._wait, pending_columns(run, call))
+            places = iter(range(first, last + 1))
+            return Recorded(rows, [None if e.key in there else next(places) for e in entry.events])
+
+        return await self._database.write(work, order=thread_key)
+
+    async def absorb(self, thread: Thread, run_ids: Sequence[str], by: str) -> Sequence[str]:
+        """See `Ledger.absorb`."""
+
+        def work(connection: Connection) -> list[str]:
+            same = {"by": by, "new_ended_at": now_ms()}
+            keys = [(run_id, key_of(thread.tenant_id, run_id)) for run_id in run_ids]
+            return [id for id, key in keys if connection.execute(_ABSORB, {**same, "of_run": key}).rowcount]
+
+        return await self._database.write(work, order=key_of(thread.tenant_id, thread.thread_id))
+
+    async def run(self, run_id: str, *, tenant_id: str | None = None) -> RunRow | None:
+        """See `Ledger.run`."""
+        values = {"of_run": key_of(tenant_id, run_id)}
+        row = await self._database.read(lambda connection: connection.execute(_OF_KEY, values).first())
+        return None if row is None else read_run(row)
+
+    async def runs(
+        self, thread: Thread | None = None, *, states: Sequence[RunState] = OPEN, limit: int = 1_000
+    ) -> Sequence[RunRow]:
+        """See `Ledger.runs`."""
+        query = RUN.where(_runs.state.in_(states)).order_by(_runs.row_id).limit(limit)
+        if thread is not None:
+            query = query.where(_runs.thread_key == key_of(thread.tenant_id, thread.thread_id))
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return [read_run(row) for row in rows]
+
+    async def last_run(self, thread: Thread) -> RunRow | None:
+        """See `Ledger.last_run`."""
+        values = {"of_thread": key_of(thread.tenant_id, thread.thread_id)}
+        row = await self._database.read(lambda connection: connection.execute(_LAST_RUN, values).first())
+        return None if row is None else read_run(row)
+
+    async def pending(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[PendingCall]:
+        """See `Ledger.pending`."""
+        values = {"of_turn": key_of(tenant_id, turn_id)}
+        rows = await self._database.read(lambda connection: connection.execute(_PENDING, values).all())
+        return [read_pending(row) for row in rows]
+
+    async def copy(self, source: Thread, target: Thread, through: int) -> int:
+        """See `Ledger.copy`."""
+        columns = thread_columns(target.thread_id, target.tenant_id, now_ms())
+        held = select(agent_turns).where(
+            _turns.thread_key == key_of(source.tenant_id, source.thread_id),
+            _turns.seq <= through,
+            _turns.replaced == 0,
+        )
+
+        def work(connection: Connection) -> int:
+            found = [dict(row) for row in connection.execute(held.order_by(_turns.seq)).mappings()]
+            last, _ = self.turns.count(connection, columns, rows=len(found))
+            if last != len(found):
+                raise conflict(taken(target))
+            places = {row["seq"]: n for n, row in enumerate(found, 1)}
+            for row in found:
+                row.update(seq=places[row["seq"]], turn_seq=places.get(row["turn_seq"], 1))
+                row.update({name: columns[name] for name in ("thread_key", "thread_id", "tenant_id")})
+                row.update(turn_key=key_of(target.tenant_id, row["turn_id"]))
+                del row["row_id"]
+            if found:
+                connection.execute(insert(agent_turns), found)
+            return len(found)
+
+        return await self._database.write(work, order=columns["thread_key"])
+
+    async def delete_thread(self, thread: Thread) -> int:
+        """See `Ledger.delete_thread`."""
+        calls = delete(ai_call_log).where(
+            ai_call_log.c.thread_key == key_of(thread.thread_id),
+            ai_call_log.c.tenant_key == key_of(thread.tenant_id),
+        )
+        which = agent_threads.c.thread_key == key_of(thread.tenant_id, thread.thread_id)
+        return await self._delete(which, calls)
+
+    async def delete_tenant(self, tenant_id: str | None) -> int:
+        """See `Ledger.delete_tenant`."""
+        calls = delete(ai_call_log).where(ai_call_log.c.tenant_key == key_of(tenant_id))
+        return await self._delete(agent_threads.c.tenant_key == key_of(tenant_id), calls)
+
+    async def delete_before(self, created_at: int) -> int:
+        """See `Ledger.delete_before`."""
+        old = [_runs.created_at < created_at, _runs.state.not_in(OPEN)]
+        old_keys = select(_runs.run_key).where(*old)
+        events = delete(agent_events).where(
+            agent_events.c.created_at < created_at, agent_events.c.run_key.in_(old_keys)
+        )
+        expired = delete(agent_pending).where(_pending.expires_at < created_at)
+        calls = delete(ai_call_log).where(ai_call_log.c.created_at < created_at)
+        # A run some of whose events are younger stays with them.
+        has_events = exists().where(agent_events.c.run_key == _runs.run_key)
+        runs = delete(agent_runs).where(*old, ~has_events)
+
+        def work(connection: Connection) -> None:
+            for statement in (events, expired, calls, runs):
+                connection.execute(statement)
+
+        await self._database.write(work)
+        return await self.turns.delete_before(created_at)
+
+    async def _delete(self, which: Any, calls: Any) -> int:
+        def work(connection: Connection) -> int:
+            connection.execute(calls)
+            return self.turns.forget(connection, which)
+
+        return await self._database.write(work)
+
+
+def _take_answers(connection: Connection, run: RunRow, thread_key: str) -> None:
+    of_turn = key_of(run.tenant_id, run.turn_id)
+    for answer in run.answers:
+        call = {"of_turn": of_turn, "of_call": key_of(answer.call_id), "by": run.run_id}
+        if not connection.execute(_ANSWER, call).rowcount:
+            raise conflict(answered(answer.call_id))
+    turn = {"of_thread": thread_key, "of_turn_id": scrub(run.turn_id)}
+    if connection.execute(_SPOKEN_SINCE, turn).first() is not None:
+        raise conflict(SPOKEN_SINCE)
+
+
+def _set_state(connection: Connection, entry: Entry, run_key: str, first: int) -> None:
+    if entry.state == "running":
+        done = connection.execute(_BEGIN, {"of_run": run_key, "first": first})
+    else:
+        values = {"of_run": run_key, "new_state": entry.state, "reason": entry.finish_reason}
+        done = connection.execute(_SET_STATE, {**values, "new_ended_at": now_ms()})
+    if not done.rowcount:
+        raise conflict(over(entry.run))

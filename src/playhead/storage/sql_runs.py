@@ -1,0 +1,85 @@
+"""A run as columns, and back."""
+
+import sys
+from typing import Any
+
+import msgspec
+from sqlalchemy import select
+
+from playhead.encode import encode_result, message_bytes, scrub
+from playhead.storage.ledger import PendingCall, RunRow
+from playhead.storage.tables import agent_runs, key_of
+from playhead.types import AgentContext, CallAnswer, ToolCall, UserMessage
+
+_encode = msgspec.json.Encoder().encode
+_DECODERS = {
+    "message": msgspec.json.Decoder(UserMessage).decode,
+    "answers": msgspec.json.Decoder(list[CallAnswer]).decode,
+    "context": msgspec.json.Decoder(AgentContext).decode,
+}
+_call = msgspec.json.Decoder(ToolCall).decode
+
+_PLAIN = ("run_id", "turn_id", "thread_id", "tenant_id", "state", "policy")
+_REST = ("owner", "absorbed_by", "first_seq", "finish_reason", "created_at")
+RUN = select(*(agent_runs.c[name] for name in (*_PLAIN, "message", "answers", "context", *_REST)))
+
+
+def run_columns(run: RunRow) -> dict[str, Any]:
+    """Return the columns of a new run."""
+    message, tenant_id = run.message, run.tenant_id
+    return {
+        "run_key": key_of(tenant_id, run.run_id),
+        "thread_key": key_of(tenant_id, run.thread_id),
+        "message_key": None if message is None else key_of(message.id),
+        "run_id": scrub(run.run_id),
+        "turn_id": scrub(run.turn_id),
+        "thread_id": scrub(run.thread_id),
+        "tenant_id": None if tenant_id is None else scrub(tenant_id),
+        "state": run.state,
+        "policy": run.policy,
+        "message": None if message is None else message_bytes(message).decode(),
+        "answers": _json(run.answers) if run.answers else None,
+        "context": None if run.context is None else _json(run.context),
+        "owner": run.owner,
+        "absorbed_by": run.absorbed_by,
+        "first_seq": run.first_seq,
+        "finish_reason": run.finish_reason,
+        "created_at": run.created_at,
+        "ended_at": None,
+    }
+
+
+def read_run(row: Any) -> RunRow:
+    """Return a run as it was written."""
+    columns = row._asdict()
+    for name, decode in _DECODERS.items():
+        data = columns.pop(name)
+        if data is not None:
+            columns[name] = decode(data)
+    return RunRow(**columns)
+
+
+def pending_columns(run: RunRow, call: PendingCall) -> dict[str, Any]:
+    """Return the columns of a call that a run leaves waiting."""
+    return {
+        "turn_key": key_of(run.tenant_id, run.turn_id),
+        "call_key": key_of(call.call.id),
+        "thread_key": key_of(run.tenant_id, run.thread_id),
+        "call": _json(call.call),
+        "kind": call.kind,
+        "args_hash": call.args_hash,
+        "expires_at": call.expires_at,
+    }
+
+
+def read_pending(row: Any) -> PendingCall:
+    """Return a call that waits, as it was written."""
+    columns = row._asdict()
+    return PendingCall(**{**columns, "call": _call(columns["call"])})
+
+
+def _json(value: Any) -> str:
+    try:
+        return _encode(value).decode()
+    except (UnicodeEncodeError, msgspec.MsgspecError):
+        return encode_result(value, sys.maxsize).text
