@@ -132,6 +132,8 @@ if TYPE_CHECKING:
     from playhead.session.stores import ChatStore as ChatStore
     from playhead.storage.base import TurnStore as TurnStore
     from playhead.storage.memory import MemoryTurnStore as MemoryTurnStore
+    from playhead.storage.memory_messages import MemoryMessageLog as MemoryMessageLog
+    from playhead.storage.messages import MessageLog as MessageLog
     from playhead.tools.define import Tool as Tool
     from playhead.tools.define import tool as tool
     from playhead.tools.registry import DefinitionRegistry as DefinitionRegistry
@@ -241,6 +243,8 @@ _HOMES = {
     "session.stores": "AgentStore ChatStore",
     "storage.base": "TurnStore",
     "storage.memory": "MemoryTurnStore",
+    "storage.memory_messages": "MemoryMessageLog",
+    "storage.messages": "MessageLog",
     "tools.define": "Tool tool",
     "tools.registry": "DefinitionRegistry ToolRegistry",
     "types": "AgentContext AgentMessage AgentRunResult AgentStep AssistantMessage AudioPart CallAnswer"

@@ -10,7 +10,10 @@ from playhead.storage.base import TurnStore
 from playhead.storage.calls import CallLog, MemoryCallLog
 from playhead.storage.engine import Database, open_database
 from playhead.storage.memory import MemoryTurnStore
+from playhead.storage.memory_messages import MemoryMessageLog
+from playhead.storage.messages import MessageLog
 from playhead.storage.sql_calls import SQLCallLog
+from playhead.storage.sql_messages import SQLMessageLog
 from playhead.storage.turns import SQLTurnStore
 from tests.support.postgres import in_schema, postgres
 
@@ -69,11 +72,20 @@ async def log(store_url: str | None) -> AsyncIterator[CallLog]:
 
 
 @pytest.fixture
+async def messages(store_url: str | None) -> AsyncIterator[MessageLog]:
+    if store_url is None:
+        yield MemoryMessageLog()
+        return
+    async with await open_database(store_url) as opened:
+        yield SQLMessageLog(opened)
+
+
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Sets the time, in milliseconds, at which rows are written from then on."""
 
     def set_to(milliseconds: int) -> None:
-        for module in ("playhead.storage.rows", "playhead.storage.memory"):
-            monkeypatch.setattr(f"{module}.now_ms", lambda: milliseconds)
+        for module in ("rows", "memory", "memory_messages", "sql_messages"):
+            monkeypatch.setattr(f"playhead.storage.{module}.now_ms", lambda: milliseconds)
 
     return set_to

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Connection, MetaData, insert, inspect, select, text
 
 from playhead.errors import StoreError
@@ -12,9 +13,11 @@ from playhead.session.shown import Shown
 from playhead.storage.connect import connect_engines
 from playhead.storage.engine import Database, open_database
 from playhead.storage.ledger import PendingCall
+from playhead.storage.messages import ChannelMessage, MessageRow
 from playhead.storage.migrations import MIGRATIONS, migrate
 from playhead.storage.sql_calls import SQLCallLog
 from playhead.storage.sql_ledger import SQLLedger
+from playhead.storage.sql_messages import SQLMessageLog
 from playhead.storage.tables import metadata, schema
 from playhead.storage.turns import SQLTurnStore
 from playhead.types import AgentContext, CallRecord, ToolCall, UserMessage
@@ -133,10 +136,66 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
             },
         ),
     ],
+    4: [
+        (
+            "message_log",
+            {
+                "tenant_key": ACME,
+                "thread_key": "3aef55ba3cd145acf0d64a7a8cac60b1edadf520",
+                "turn_key": "c25840461dc836127934f70c5f563f3ed9375547",
+                "message_key": "83468e843c955350aa4bdf032f371aa0dc35b74e",
+                "channel": "whatsapp",
+                "direction": "inbound",
+                "peer": "491700000000",
+                "text": "hello",
+                "kind": "text",
+                "channel_id": "wamid.1",
+                "tenant_id": "acme",
+                "thread_id": "t",
+                "turn_id": "turn",
+                "state": "done",
+                "created_at": 900,
+                "updated_at": 950,
+            },
+        ),
+        (
+            "message_log",
+            {
+                "tenant_key": ACME,
+                "thread_key": "3aef55ba3cd145acf0d64a7a8cac60b1edadf520",
+                "turn_key": "c25840461dc836127934f70c5f563f3ed9375547",
+                "own_key": "566e203e73925f1d5327e07148e3def5cd5956bd",
+                "channel": "whatsapp",
+                "direction": "outbound",
+                "peer": "491700000000",
+                "text": "hi",
+                "kind": "text",
+                "own_id": "turn/1",
+                "tenant_id": "acme",
+                "thread_id": "t",
+                "turn_id": "turn",
+                "state": "failed",
+                "error_message": "too many",
+                "created_at": 960,
+                "updated_at": 970,
+            },
+        ),
+    ],
 }
 RECORD = CallRecord(
     "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
 )
+INBOUND = ChannelMessage(
+    "whatsapp",
+    "inbound",
+    "491700000000",
+    "hello",
+    channel_id="wamid.1",
+    tenant_id="acme",
+    thread_id="t",
+    turn_id="turn",
+)
+OUTBOUND = replace(INBOUND, direction="outbound", text="hi", channel_id=None, own_id="turn/1")
 
 
 def make_at(url: str, version: int) -> None:
@@ -174,6 +233,14 @@ async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, 
         assert [row.call for row in calls] == ([RECORD] if version >= 2 else [])
         added = await store.append("t", UserMessage("next"), turn_id="turn", tenant_id="acme")
         assert added.seq == len(rows) + 1
+        audit = SQLMessageLog(database)
+        kept = await audit.messages(tenant_id="acme")
+        if version >= 4:
+            assert [replace(row, row_id=0) for row in kept] == [
+                MessageRow(0, OUTBOUND, "failed", "too many", 960, 970),
+                MessageRow(0, INBOUND, "done", None, 900, 950),
+            ]
+        assert [(await audit.add(m)).new for m in (INBOUND, OUTBOUND)] == [version < 4] * 2
         await log.record(RECORD)
         assert len(await log.calls(tenant_id="acme")) == len(calls) + 1
 
@@ -227,6 +294,8 @@ async def test_the_migrations_make_the_tables_that_are_queried(database: Databas
         "agent_runs_run": ["run_key"],
         "agent_runs_once": ["thread_key", "message_key"],
         "agent_events_once": ["run_key", "event_key"],
+        "message_log_once": ["message_key"],
+        "message_log_own": ["own_key"],
     }
 
 

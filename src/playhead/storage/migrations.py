@@ -141,6 +141,38 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         """,
         "CREATE INDEX agent_pending_thread ON agent_pending (thread_key)",
     ),
+    (
+        """
+        CREATE TABLE message_log (
+            row_id {id},
+            tenant_key TEXT NOT NULL,
+            thread_key TEXT NOT NULL,
+            turn_key TEXT NOT NULL,
+            message_key TEXT,
+            own_key TEXT,
+            channel TEXT NOT NULL,
+            direction TEXT NOT NULL,
+            peer TEXT NOT NULL,
+            text TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            channel_id TEXT,
+            own_id TEXT,
+            tenant_id TEXT,
+            thread_id TEXT,
+            turn_id TEXT,
+            state TEXT NOT NULL,
+            error_message TEXT,
+            created_at BIGINT NOT NULL,
+            updated_at BIGINT NOT NULL,
+            CONSTRAINT message_log_once UNIQUE (message_key),
+            CONSTRAINT message_log_own UNIQUE (own_key)
+        )
+        """,
+        "CREATE INDEX message_log_tenant ON message_log (tenant_key, row_id)",
+        "CREATE INDEX message_log_thread ON message_log (thread_key)",
+        "CREATE INDEX message_log_turn ON message_log (turn_key)",
+        "CREATE INDEX message_log_age ON message_log (created_at)",
+    ),
 )
 
 _IDS = {

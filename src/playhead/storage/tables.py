@@ -166,6 +166,39 @@ ai_call_log = Table(
     Index("ai_call_log_age", "created_at"),
 )
 
+# `message_key` is made of the channel's id and `own_key` of our own: an outbound message has the one
+# or the other or both. Of an id that it has not there is no key, and of NULLs any number is unique.
+message_log = Table(
+    "message_log",
+    metadata,
+    Column("row_id", _row_id, primary_key=True),
+    Column("tenant_key", Text, nullable=False),
+    Column("thread_key", Text, nullable=False),
+    Column("turn_key", Text, nullable=False),
+    Column("message_key", Text),
+    Column("own_key", Text),
+    Column("channel", Text, nullable=False),
+    Column("direction", Text, nullable=False),
+    Column("peer", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("channel_id", Text),
+    Column("own_id", Text),
+    Column("tenant_id", Text),
+    Column("thread_id", Text),
+    Column("turn_id", Text),
+    Column("state", Text, nullable=False),
+    Column("error_message", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("message_key", name="message_log_once"),
+    UniqueConstraint("own_key", name="message_log_own"),
+    Index("message_log_tenant", "tenant_key", "row_id"),
+    Index("message_log_thread", "thread_key"),
+    Index("message_log_turn", "turn_key"),
+    Index("message_log_age", "created_at"),
+)
+
 
 def key_of(*ids: str | None) -> str:
     """Return 40 hex digits that stand for these ids, and for no others."""
