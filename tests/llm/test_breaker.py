@@ -1,5 +1,8 @@
 """The circuit breaker against a plain model of requirement S22, with a clock of the test's."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 import pytest
 from hypothesis import settings
@@ -18,6 +21,7 @@ from playhead.llm.breaker import (
     succeeded,
 )
 
+T = TypeVar("T")
 KINDS: list[FailureKind] = ["rate_limit", "error", "timeout"]
 S22 = {
     # kind: failures, within seconds, open for, at most
@@ -28,7 +32,10 @@ S22 = {
 
 
 class Breaker(RuleBasedStateMachine):
-    """Any sequence of calls, failures, pauses: the model below is S22 in its own words."""
+    """Any sequence of calls, failures, pauses: the model below is S22 in its own words.
+
+    The tests of the stores run it over theirs: `change` is how the state is changed.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -41,6 +48,10 @@ class Breaker(RuleBasedStateMachine):
         self.good = 0
         self.probing = False
 
+    def change(self, change: Callable[[BreakerState], tuple[BreakerState, T]]) -> T:
+        self.state, answer = change(self.state)
+        return answer
+
     @rule(seconds=st.sampled_from([0.5, 5, 29, 31, 61, 181, 2_000]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -48,7 +59,7 @@ class Breaker(RuleBasedStateMachine):
 
     def may_call(self) -> str:
         before = self.state
-        self.state, verdict = ask(self.state, self.now)
+        verdict = self.change(lambda state: ask(state, self.now))
         if not self.open_for:
             assert verdict == "closed"
         elif self.now < self.until:
@@ -67,13 +78,13 @@ class Breaker(RuleBasedStateMachine):
         if verdict == "open":
             return
         if good:
-            self.state = succeeded(self.state, self.now)
+            self.change(lambda state: (succeeded(state, self.now), None))
             self.good += 1
             if not self.open_for or self.good == 2:
                 self.open_for, self.good, self.until = 0.0, 0, 0.0
                 self.times = {k: [] for k in KINDS}
             return
-        self.state = failed(self.state, self.now, kind, retry_after)
+        self.change(lambda state: (failed(state, self.now, kind, retry_after), None))
         count, within, seconds, longest = S22[kind]
         if verdict == "probe":
             self.longest = max(self.longest, longest)
@@ -95,9 +106,8 @@ class Breaker(RuleBasedStateMachine):
     @rule()
     def a_cancelled_probe_frees_its_place(self) -> None:
         if self.may_call() == "probe":
-            self.state = released(self.state, self.now)
+            self.change(lambda state: (released(state, self.now), None))
             assert ask(self.state, self.now)[1] == "probe"
-            self.state = released(self.state, self.now)
 
     @invariant()
     def the_state_can_be_stored(self) -> None:

@@ -9,7 +9,9 @@ from sqlalchemy import Connection, MetaData, insert, inspect, select, text
 
 from playhead.errors import StoreError
 from playhead.events import RunStart
+from playhead.llm.breaker import CLOSED, BreakerState, succeeded
 from playhead.session.shown import Shown
+from playhead.storage.breakers import SQLBreakerStore
 from playhead.storage.connect import connect_engines
 from playhead.storage.engine import Database, open_database
 from playhead.storage.ledger import PendingCall
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.anyio
 # What each schema added, as a database of that version holds it, keys included. Frozen: it is never
 # made by the code of today.
 THREAD = {"thread_id": "t", "tenant_id": "acme", "thread_key": "1b4ebb479df125a128a607305f8f4d592026ba00"}
+THREAD_3 = {**THREAD, "thread_id": "t3", "thread_key": "0c7357aede89821de46143ef8832f6ec4f44bc68"}
 ACME = "7181a4831812fef8b990cedf8f708b453ad7ab44"
 TIMES = {"created_at": 900, "updated_at": 950}
 TURN = {
@@ -92,9 +95,20 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
     ],
     3: [
         (
+            "agent_threads",
+            {
+                **THREAD_3,
+                "tenant_key": ACME,
+                "last_seq": 0,
+                "last_event_seq": 1,
+                "created_at": 900,
+                "updated_at": 950,
+            },
+        ),
+        (
             "agent_runs",
             {
-                **THREAD,
+                **THREAD_3,
                 "run_key": "28efffbd0e6712159f651aac0805dfba4746cc29",
                 "message_key": "9dad3afa5f6973df433a9e189707b8ca74126aec",
                 "run_id": "run",
@@ -113,7 +127,7 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
         (
             "agent_events",
             {
-                "thread_key": THREAD["thread_key"],
+                "thread_key": THREAD_3["thread_key"],
                 "seq": 1,
                 "run_key": "28efffbd0e6712159f651aac0805dfba4746cc29",
                 "event_key": "0/start",
@@ -128,7 +142,7 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
             {
                 "turn_key": TURN["turn_key"],
                 "call_key": "fb665324bda523d929fe17524e29348ee150b96c",
-                "thread_key": THREAD["thread_key"],
+                "thread_key": THREAD_3["thread_key"],
                 "call": '{"id":"c","name":"f","args":{"z":1,"a":2}}',
                 "kind": "approval",
                 "args_hash": "abc",
@@ -181,6 +195,17 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
             },
         ),
     ],
+    5: [
+        (
+            "breaker_states",
+            {
+                "provider_key": "633874b7206b338cc9678bb6e8f4bfe9d17785a0",
+                "provider": "p",
+                "state": '{"openUntil":960.0,"openedFor":30.0,"kind":"rate_limit"}',
+                "updated_at": 930,
+            },
+        )
+    ],
 }
 RECORD = CallRecord(
     "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
@@ -196,6 +221,7 @@ INBOUND = ChannelMessage(
     turn_id="turn",
 )
 OUTBOUND = replace(INBOUND, direction="outbound", text="hi", channel_id=None, own_id="turn/1")
+TRIPPED = BreakerState(open_until=960.0, opened_for=30.0, kind="rate_limit")
 
 
 def make_at(url: str, version: int) -> None:
@@ -241,6 +267,9 @@ async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, 
                 MessageRow(0, INBOUND, "done", None, 900, 950),
             ]
         assert [(await audit.add(m)).new for m in (INBOUND, OUTBOUND)] == [version < 4] * 2
+        breakers = SQLBreakerStore(database, BreakerState, CLOSED)
+        state = await breakers.update("p", lambda state: (succeeded(state, 1_000.0), state))
+        assert state == (TRIPPED if version >= 5 else CLOSED)
         await log.record(RECORD)
         assert len(await log.calls(tenant_id="acme")) == len(calls) + 1
 
@@ -253,7 +282,7 @@ async def _check_run(ledger: SQLLedger) -> None:
         UserMessage("hello", id="m1", timestamp=900),
         AgentContext("p", media_assets=[]),
     )
-    page = await ledger.events.after("t", 0, run_id="run", tenant_id="acme")
+    page = await ledger.events.after("t3", 0, run_id="run", tenant_id="acme")
     assert [Shown.of_row(row).event for row in page.rows] == [
         RunStart(turn_id="turn", run_id="run", at=900, seq=1)
     ]

@@ -173,6 +173,16 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "CREATE INDEX message_log_turn ON message_log (turn_key)",
         "CREATE INDEX message_log_age ON message_log (created_at)",
     ),
+    (
+        """
+        CREATE TABLE breaker_states (
+            provider_key TEXT NOT NULL PRIMARY KEY,
+            provider TEXT NOT NULL,
+            state TEXT NOT NULL,
+            updated_at BIGINT NOT NULL
+        )
+        """,
+    ),
 )
 
 _IDS = {

@@ -199,6 +199,15 @@ message_log = Table(
     Index("message_log_age", "created_at"),
 )
 
+breaker_states = Table(
+    "breaker_states",
+    metadata,
+    Column("provider_key", Text, primary_key=True),
+    Column("provider", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
 
 def key_of(*ids: str | None) -> str:
     """Return 40 hex digits that stand for these ids, and for no others."""
