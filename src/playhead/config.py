@@ -32,7 +32,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         llm_provider, llm_model, llm_api_key, llm_base_url: `LLM_PROVIDER`, ... (see `connect`).
         llm_profile: `LLM_PROFILE`, the name of a built-in profile or a profile file.
-        home: `PLAYHEAD_HOME`, the folder of media, models and cache; by default the user's data folder.
+        home: `PLAYHEAD_HOME`, the folder of database, media, models and cache; by default the user's
+            data folder.
+        database: `PLAYHEAD_DATABASE`, the URL of a database: `postgresql://USER:PASSWORD@HOST/NAME` or
+            `sqlite:///FILE`; by default a file `playhead.db` in `home`.
         speech_model: `PLAYHEAD_SPEECH_MODEL`, a path, a size such as `base` or `small`, or nothing.
         speech_base_url, speech_api_key: `PLAYHEAD_SPEECH_BASE_URL`, `PLAYHEAD_SPEECH_API_KEY`, an
             OpenAI-compatible transcription endpoint used in place of the local engine; `speech_model`
@@ -48,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     llm_base_url: str | None = None
     llm_profile: str | None = None
     home: Path
+    database: str | None = None
     speech_model: str | None = None
     speech_base_url: str | None = None
     speech_api_key: str | None = None
@@ -61,6 +65,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def with_speech_model(self, model: str) -> "Settings":
         """These settings with another speech model."""
         return replace(self, speech_model=model)
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{self.home / 'playhead.db'}"
 
     @property
     def media_folder(self) -> Path:
@@ -94,6 +102,7 @@ _NAMES = {
     "llm_api_key": "LLM_API_KEY",
     "llm_base_url": "LLM_BASE_URL",
     "llm_profile": "LLM_PROFILE",
+    "database": "PLAYHEAD_DATABASE",
     "speech_model": "PLAYHEAD_SPEECH_MODEL",
     "speech_base_url": "PLAYHEAD_SPEECH_BASE_URL",
     "speech_api_key": "PLAYHEAD_SPEECH_API_KEY",

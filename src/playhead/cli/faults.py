@@ -18,6 +18,7 @@ _EXTRAS = {
     "uvicorn": "server",
     "multipart": "server",
     "python_multipart": "server",
+    "sqlalchemy": "server",
     "av": "speech",
     "numpy": "speech",
     "faster_whisper": "speech",
@@ -41,7 +42,7 @@ _TODO = {
     "engine_failed": DOCTOR,
     "disk_full": "Free some space, or set PLAYHEAD_HOME to another disk.",
     "media": "Check the disk and PLAYHEAD_HOME: playhead doctor",
-    "store": "Check the disk and PLAYHEAD_HOME: playhead doctor",
+    "store": "Check the disk, PLAYHEAD_HOME and PLAYHEAD_DATABASE: playhead doctor",
     # of a model call
     "config": DOCTOR,
     "auth": "Check LLM_API_KEY, and that it belongs to LLM_PROVIDER and LLM_BASE_URL.",

@@ -24,6 +24,7 @@ def serve(settings: Settings, host: str, port: int) -> int:
         put(sys.stderr, f"Chats will not work yet. {error}\n")
     with Bridge() as bridge, suppress(KeyboardInterrupt):
         try:
+            bridge.run(serving.check())
             url = bridge.run(serving.start())
             put(sys.stderr, "Ctrl-C ends it.\n")
             put(sys.stdout, f"Serving {url}\n")
@@ -40,11 +41,16 @@ class Serving:
     """
 
     def __init__(self, app: Starlette, host: str, port: int) -> None:
+        self._app = app
         self._socket = listen(host, port)
         self.url = address_of(self._socket)
         self._ready = asyncio.Event()
         self._server = Server(app, self._ready.set)
         self._task: asyncio.Task[None] | None = None
+
+    async def check(self) -> None:
+        """Raise `StoreError` or `ConfigError` if the database cannot be used."""
+        await self._app.state.playhead.sessions.check()
 
     async def start(self) -> str:
         """Return the address once connections are taken."""
@@ -66,4 +72,6 @@ class Serving:
         self._server.should_exit = True
         if self._task is not None:
             await self._task
+        else:
+            await self._app.state.playhead.stop()
         self._socket.close()

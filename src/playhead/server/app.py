@@ -81,8 +81,8 @@ def create_app(
             for the mock model.
         library: the media files. None: the folder of the settings.
         speech: what transcribes. None: the engine of the settings. It is closed when the app stops.
-        sessions: threads and runs. None: in memory, over the model and the tools above. It is closed
-            when the app stops.
+        sessions: threads and runs. None: in the database of the settings, over the model and the tools
+            above. It is closed when the app stops.
         settings: None: those of the environment.
         options: limits and doors.
 
@@ -101,7 +101,7 @@ def create_app(
     parts = Parts(
         model=model,
         registry=registry,
-        sessions=sessions or Sessions(loop, stop_timeout=_STOP_SECONDS),
+        sessions=sessions or Sessions(loop, held.database_url, stop_timeout=_STOP_SECONDS),
         library=library,
         speech=speech,
         options=options,
@@ -195,10 +195,11 @@ async def healthz(request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """Whether a run could start now.
 
-    503 while the model is not configured, and once the server is stopping.
+    503 while the model is not configured or the database is away, and once the server is stopping.
     """
     parts = parts_of(request)
     parts.check_open()
+    await parts.sessions.check()
     try:
         parts.check_model()
     except ConfigError as error:

@@ -124,7 +124,8 @@ def api_error(error: Exception) -> ApiError:
             return ApiError(_STORE_STATUS[code], known(code, "store"), error_text(error))
         case StoreError():
             logger.error("A store failed: %s", error_text(error))
-            return ApiError(500, "store", "The store could not read or write. The server's log says why.")
+            status = 503 if error.passing else 500
+            return ApiError(status, "store", "The store could not read or write. The server's log says why.")
         case HTTPException():
             said = _HTTP_CODES.get(error.status_code, ("invalid", "The request was refused."))
             return ApiError(error.status_code, *said, headers=error.headers)

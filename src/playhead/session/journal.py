@@ -34,9 +34,10 @@ Said = tuple[ChatMessage, int]
 
 @dataclass(slots=True)
 class _Batch:
-    """What waits to be written, and who waits for it."""
+    """What waits to be written, and who waits for it. What is not to be recorded keeps its place among
+    the events: a text must not overtake the step that it is of."""
 
-    events: list[tuple[NewEvent, Event]] = field(default_factory=list)
+    events: list[tuple[NewEvent | None, Event]] = field(default_factory=list)
     messages: list[Said] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)
     waiters: list[asyncio.Future[Recorded]] = field(default_factory=list)
@@ -70,7 +71,6 @@ class Journal:
         self._flushed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._shown_in_step = False
-        self._held: list[LiveEvent] = []
         self._in_flight = 0
         self._stopped = False
 
@@ -118,9 +118,8 @@ class Journal:
             self._put(f"{event.step}/attempt/{event.number}", event)
             self._start()
             return
-        # What is recorded comes first: a text must not overtake the step that it is of.
-        if self._in_flight or self._held:
-            self._held.append(event)
+        if self._in_flight:
+            self._waiting.events.append((None, event))
         else:
             self._feed.live(self._run.run_id, event)
 
@@ -188,7 +187,10 @@ class Journal:
 
     async def _record(self, batch: _Batch) -> Recorded:
         """Write a batch; a database that is away for a moment is waited for."""
-        entry = Entry(self._run, [new for new, _ in batch.events], batch.messages, **batch.more)
+        new = [event for event, _ in batch.events if event is not None]
+        if not (new or batch.messages or batch.more):
+            return Recorded((), ())
+        entry = Entry(self._run, new, batch.messages, **batch.more)
         deadline, delay = monotonic() + PATIENCE, _FIRST_DELAY
         while True:
             if self._stopped:
@@ -205,15 +207,15 @@ class Journal:
 
     def _show(self, batch: _Batch, recorded: Recorded) -> None:
         self.rows.extend(recorded.rows)
-        for (new, event), seq in zip(batch.events, recorded.seqs, strict=True):
-            self._in_flight -= not isinstance(event, GROWING)
-            if seq is None:
+        run_id, places = self._run.run_id, iter(recorded.seqs)
+        for new, event in batch.events:
+            if new is None:
+                self._feed.live(run_id, event)  # type: ignore[arg-type]  # it is a live one
                 continue
-            self._feed.record(self._run.run_id, Shown(event.type, data=new.data, seq=seq))
-        if not self._in_flight:
-            held, self._held = self._held, []
-            for live in held:
-                self._feed.live(self._run.run_id, live)
+            self._in_flight -= not isinstance(event, GROWING)
+            seq = next(places)
+            if seq is not None:
+                self._feed.record(run_id, Shown(event.type, data=new.data, seq=seq))
         for waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_result(recorded)

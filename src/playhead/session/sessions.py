@@ -102,6 +102,10 @@ class Sessions:
     ) -> None:
         await self.aclose()
 
+    async def check(self) -> None:
+        """Open the database and read from it, which says what is wrong with it, if anything is."""
+        await (await self._opened()).ledger.runs(limit=1)
+
     # ------------------------------------------------------------ saying something
 
     async def run(
