@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from playhead.testing import no_network
+from tests.support.postgres import postgres
 
 OURS = ("LLM_", "AI_CHAIN_", "PLAYHEAD_")
 
@@ -14,6 +15,13 @@ OURS = ("LLM_", "AI_CHAIN_", "PLAYHEAD_")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """A real Postgres, started when the first test asks for it."""
+    with postgres() as url:
+        yield url
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,7 +12,7 @@ from playhead.deltas import Deltas, Teller, ToolLine
 from playhead.errors import FatalToolError
 from playhead.events import ToolCallEvent, ToolResultEvent
 from playhead.options import LoopOptions
-from playhead.port import OutcomeUnknown, Port, ToolReply
+from playhead.port import OutcomeUnknown, Port, ToolReply, id_base
 from playhead.tools.registry import ToolRegistry
 from playhead.types import AssistantMessage, ChatMessage, ToolCall, ToolContext, ToolMessage, ToolResult
 from playhead.waiting import denied, executed_by_client, left_open, waits
@@ -50,6 +50,7 @@ class Answers:
         tell: Teller,
     ) -> None:
         self._port = port
+        self._ids = id_base(port)
         self._tools = tools
         self._options = options
         self._deltas = deltas
@@ -145,7 +146,7 @@ class Answers:
             result.name,
             result.text,
             result.error is not None,
-            id=f"{self._port.turn_id}/{step}/{n + 1}",
+            id=f"{self._ids}/{step}/{n + 1}",
         )
         if not self._port.quiet:
             await self._tell(f"tool/{n}", ToolResultEvent(result=result), message)
@@ -154,7 +155,7 @@ class Answers:
     async def _run(self, step: int, n: int, call: ToolCall) -> ToolReply:
         port = self._port
         line = ToolLine(port, self._deltas, call.id)
-        key = f"{port.turn_id}/{step}/{n}"
+        key = f"{self._ids}/{step}/{n}"
         context = ToolContext(self._context, call.id, key, line.progress, line.is_cancelled)
         try:
             if self._limit is None:

@@ -19,7 +19,7 @@ from playhead.llm.base import AgentLLM
 from playhead.llm.records import total_usage
 from playhead.options import LoopOptions
 from playhead.output import Judge, Output
-from playhead.port import Inbox, ModelReply, PlainPort, Port
+from playhead.port import Inbox, ModelReply, PlainPort, Port, id_base
 from playhead.tools.registry import ToolRegistry
 from playhead.types import (
     AgentRunResult,
@@ -306,7 +306,7 @@ class _Run:
     async def ask_again(self, complaint: str) -> None:
         """Answer a text that was not taken with what is wrong."""
         self.asks += 1
-        ask = UserMessage(complaint, id=f"{self.port.turn_id}/{self.index}/ask")
+        ask = UserMessage(complaint, id=f"{id_base(self.port)}/{self.index}/ask")
         await self.tell("ask", UserMessageEvent(message=ask), ask)
         self.add(ask)
 

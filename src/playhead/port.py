@@ -92,6 +92,14 @@ class Port(Protocol):
     def stopping(self) -> bool: ...
 
 
+def id_base(port: Port) -> str:
+    """What the ids of all that a run makes begin with: the same in a replay, and in no other run.
+
+    A run that answers calls is not the first of its turn, whose steps had the same numbers.
+    """
+    return f"{port.turn_id}/{port.run_id}" if port.answers else port.turn_id
+
+
 class PlainPort:
     """Everything in memory: the history is a list, an effect is a call, an event a callback.
 

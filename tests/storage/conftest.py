@@ -1,7 +1,6 @@
 """The matrix: each test of a store runs in memory, on SQLite and on a real Postgres."""
 
-import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -15,25 +14,7 @@ from playhead.storage.messages import MessageLog
 from playhead.storage.sql_calls import SQLCallLog
 from playhead.storage.sql_messages import SQLMessageLog
 from playhead.storage.turns import SQLTurnStore
-from tests.support.postgres import in_schema, postgres
-
-DATABASES = ("sqlite", "postgres")
-STORES = ("memory", *DATABASES)
-_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    with postgres() as url:
-        yield url
-
-
-def new_url(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
-    """The URL of an empty database of this kind."""
-    number = next(_numbers)
-    if kind == "sqlite":
-        return f"sqlite:///{folder / f'store{number}.db'}"
-    return in_schema(request.getfixturevalue("postgres_server"), f"store{number}")
+from tests.support.databases import DATABASES, STORES, new_url
 
 
 @pytest.fixture(params=DATABASES)

@@ -16,7 +16,7 @@ from playhead.storage.engine import open_database
 from playhead.storage.memory import MemoryTurnStore
 from playhead.storage.turns import SQLTurnStore
 from playhead.types import AssistantMessage, ChatMessage, ToolCall, UserMessage
-from tests.storage.conftest import DATABASES, new_url
+from tests.support.databases import DATABASES, new_url
 
 Plan: TypeAlias = list[tuple[list[tuple[Any, ...]], tuple[Any, ...] | None]]
 

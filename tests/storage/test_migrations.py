@@ -147,6 +147,7 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
                 "kind": "approval",
                 "args_hash": "abc",
                 "expires_at": 2_000,
+                "place": 0,
             },
         ),
     ],

@@ -11,6 +11,7 @@ from playhead.storage.ledger import PendingCall, coded, conflict
 from playhead.tools.registry import ToolRegistry
 from playhead.types import CallAnswer, ToolCall
 
+_FIELDS = set(CallAnswer.__struct_fields__) - {"call_id"}
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -59,6 +60,9 @@ def _check_approval(answer: CallAnswer) -> None:
 
 def plain_answer(call_id: str, given: dict[str, Any]) -> CallAnswer:
     """Return an answer of its fields. Raises `StoreError`, `invalid`, naming one of the wrong type."""
+    unknown = sorted(set(given) - _FIELDS)
+    if unknown:
+        raise coded("invalid", f"An answer to a call has no {', '.join(unknown)}.")
     try:
         return msgspec.convert({"callId": call_id, **given}, CallAnswer, strict=True)
     except msgspec.ValidationError as error:

@@ -189,7 +189,7 @@ class Lines:
             return ()
         ids = [run.run_id for run in waiting]
         taken = set(await self._ledger.absorb(active.thread, ids, by=active.run_id))
-        absorbed = [run for run in waiting if run.run_id in taken and not run.result.done()]
+        absorbed = [run for run in waiting if run.run_id in taken]
         for run in absorbed:
             self._leave(run)
             active.result.add_done_callback(_pass_on(run.result))

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from playhead.encode import scrub
 from playhead.events import RunEnd, RunPaused
 from playhead.ids import new_id, now_ms
 from playhead.loop import AgentLoop
@@ -165,3 +166,12 @@ class Opened:
 
 def _begins(row: TurnRow) -> bool:
     return isinstance(row.message, UserMessage) and not row.step_index
+
+
+def named(thread_id: str, tenant: str | None) -> Thread:
+    """Return a thread that shall be written. Raises `StoreError`, `invalid`, for what cannot name one."""
+    if not thread_id:
+        raise coded("invalid", "The thread id is empty; give each conversation a name of its own.")
+    if scrub(thread_id) != thread_id or (tenant and scrub(tenant) != tenant):
+        raise coded("invalid", "A thread's id, or its tenant's, holds NUL or half a surrogate pair.")
+    return Thread(thread_id, tenant)

@@ -20,7 +20,7 @@ from playhead.loop import AgentLoop
 from playhead.session.approvals import check_answer, plain_answer
 from playhead.session.feed import Cursor, parse_cursor
 from playhead.session.lines import Limits
-from playhead.session.opened import Opened
+from playhead.session.opened import Opened, named
 from playhead.session.opening import DatabaseLike, open_books
 from playhead.session.runs import (
     LiveRun,
@@ -281,7 +281,7 @@ class Sessions:
         """
         opened = await self._open()
         thread = Thread(thread_id, tenant)
-        target = Thread(to or new_id(), tenant)
+        target = named(to or new_id(), tenant)
         await opened.ledger.copy(thread, target, (await opened.row(thread, at)).seq)
         return target.thread_id
 
@@ -374,12 +374,10 @@ class Sessions:
         policy: Policy,
     ) -> LiveRun | RunRow:
         opened = await self._open()
-        if not thread_id:
-            raise coded("invalid", "The thread id is empty; give each conversation a name of its own.")
         if policy not in ("queue", "steer", "interrupt"):
             raise coded("invalid", f"The policy is {policy!r}; it must be queue, steer or interrupt.")
         said = user_message(message, message_id)
-        row = opened.new_row(Thread(thread_id, tenant), said, context, policy)
+        row = opened.new_row(named(thread_id, tenant), said, context, policy)
         return await opened.accept(row, context)
 
 

@@ -136,6 +136,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             args_hash TEXT NOT NULL,
             expires_at BIGINT NOT NULL,
             answered_by TEXT,
+            place INTEGER NOT NULL,
             PRIMARY KEY (turn_key, call_key)
         )
         """,

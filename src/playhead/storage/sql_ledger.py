@@ -81,9 +81,11 @@ _ANSWER = (
     )
     .values(answered_by=bindparam("by"))
 )
-_PENDING = select(
-    _pending.call, _pending.kind, _pending.args_hash, _pending.expires_at, _pending.answered_by
-).where(_pending.turn_key == bindparam("of_turn"))
+_PENDING = (
+    select(_pending.call, _pending.kind, _pending.args_hash, _pending.expires_at, _pending.answered_by)
+    .where(_pending.turn_key == bindparam("of_turn"))
+    .order_by(_pending.place)
+)
 # Nobody may have spoken since the last run of the turn: what came then said no to what waited.
 _LATEST_OF_TURN = (
     select(_runs.row_id)
@@ -167,8 +169,8 @@ class SQLLedger:
             self.events.put(connection, thread_key, run_key, first, events)
             if entry.state is not None:
                 _set_state(connection, entry, run_key, first)
-            for call in entry.pending:
-                connection.execute(self._wait, pending_columns(run, call))
+            for place, call in enumerate(entry.pending):
+                connection.execute(self._wait, pending_columns(run, call, place))
             places = iter(range(first, last + 1))
             return Recorded(rows, [None if e.key in there else next(places) for e in entry.events])
 

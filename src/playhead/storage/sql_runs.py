@@ -59,8 +59,8 @@ def read_run(row: Any) -> RunRow:
     return RunRow(**columns)
 
 
-def pending_columns(run: RunRow, call: PendingCall) -> dict[str, Any]:
-    """Return the columns of a call that a run leaves waiting."""
+def pending_columns(run: RunRow, call: PendingCall, place: int) -> dict[str, Any]:
+    """Return the columns of a call that a run leaves waiting, at its place among them."""
     return {
         "turn_key": key_of(run.tenant_id, run.turn_id),
         "call_key": key_of(call.call.id),
@@ -69,6 +69,7 @@ def pending_columns(run: RunRow, call: PendingCall) -> dict[str, Any]:
         "kind": call.kind,
         "args_hash": call.args_hash,
         "expires_at": call.expires_at,
+        "place": place,
     }
 
 

@@ -135,6 +135,7 @@ agent_pending = Table(
     Column("args_hash", Text, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("answered_by", Text),
+    Column("place", Integer, nullable=False),
     Index("agent_pending_thread", "thread_key"),
 )
 

@@ -1,0 +1,320 @@
+"""Threads in a database: what is there after a restart, and what a client may do to a thread."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from playhead import AgentLoop, tool
+from playhead.errors import StoreError
+from playhead.events import RunEnd, UserMessageEvent
+from playhead.ids import now_ms
+from playhead.session.sessions import Sessions
+from playhead.testing import ScriptedLLM
+from playhead.types import AgentContext, ToolContext, UserMessage
+from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
+from tests.session.readers import all_of, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_thread_is_there_after_a_restart(url: str) -> None:
+    """S1, S18: history, events and the result of a run, and the next run goes on from them."""
+    async with Sessions(loop_of(StrictLLM(CALLS[0], reply="so")), url) as sessions:
+        run = await sessions.start("t", "go", message_id="m1")
+        events = await all_of(sessions, run.run_id)
+        history = await sessions.history("t")
+    llm = StrictLLM(reply="well")
+    async with Sessions(loop_of(llm), url) as sessions:
+        assert await sessions.history("t") == history
+        kept = [event for event in events if event.seq is not None]
+        replayed = await all_of(sessions, run.run_id)
+        assert [e for e in replayed if e.type != "text_delta"] == [e for e in kept if e.type != "text_delta"]
+        assert text_of(replayed) == text_of(events) == "so"
+        again = await sessions.run("t", "go", message_id="m1")
+        assert (again.turn_id, again.text, again.finish_reason) == (run.turn_id, "so", "final")
+        assert list(again.messages) == list(history)
+        assert (await sessions.run("t", "and now?")).text == "well"
+    assert [message.content for message in llm.seen[0]] == [m.content for m in history] + ["and now?"]
+
+
+async def test_the_message_is_written_before_the_model_is_called(url: str) -> None:
+    """Q242: and the partial answer of a run that is at work is there for another reader of the database."""
+    llm = GateLLM("hello")
+    async with (
+        Sessions(loop_of(llm), url, flush_seconds=0.01) as sessions,
+        Sessions(loop_of(llm), url) as other,
+    ):
+        run = await sessions.start("t", "go")
+        await llm.waiting.wait()
+        assert [m.content for m in await other.history("t")] == ["go"]
+        async with asyncio.timeout(5):
+            async for event in other.events(run.run_id):
+                if event.type == "text_delta":
+                    break
+        assert (await other.find(run.run_id)).state == "running"
+        llm.gate.set()
+        assert text_of(await all_of(sessions, run.run_id)) == "hello"
+
+
+async def test_the_first_events_say_what_was_asked(store_url: str | None) -> None:
+    """Design 5: whoever only reads the thread's events knows the conversation from them."""
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        run = await sessions.start("t", "hello?", message_id="m1")
+        start, asked, *_ = await all_of(sessions, run.run_id)
+    assert start.type == "run_start"
+    assert isinstance(asked, UserMessageEvent)
+    assert (asked.message.content, asked.message.id) == ("hello?", "m1")
+
+
+async def test_one_cursor_goes_over_all_runs_of_a_thread(store_url: str | None) -> None:
+    """Design 5: `seq` counts the events of the thread without a gap, in order."""
+    async with Sessions(loop_of(StrictLLM(*CALLS)), store_url) as sessions:
+        runs = [await sessions.start("t", f"m{n}") for n in range(3)]
+        found = []
+        async with asyncio.timeout(10):
+            async for event in sessions.thread_events("t"):
+                found.append(event)
+                if isinstance(event, RunEnd) and event.run_id == runs[-1].run_id:
+                    break
+        seqs = [event.seq for event in found if event.seq is not None]
+        assert seqs == sorted(set(seqs))
+        assert {event.run_id for event in found} == {run.run_id for run in runs}
+        ends = [event.run_id for event in found if isinstance(event, RunEnd)]
+        assert ends == [run.run_id for run in runs]
+        replayed = [e.seq async for e in _until_end(sessions, runs[-1].run_id, 0)]
+        assert replayed == list(range(1, seqs[-1] + 1))
+
+
+async def _until_end(sessions: Sessions, run_id: str, after: int) -> Any:
+    async for event in sessions.thread_events("t", after=after):
+        yield event
+        if isinstance(event, RunEnd) and event.run_id == run_id:
+            return
+
+
+async def test_a_message_may_steer_the_run_that_is_at_work(store_url: str | None) -> None:
+    """Q244: it is taken in before the next model call, once, and its own run is that run from then on."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        begun.set()
+        await go_on.wait()
+        return "worked"
+
+    llm = ScriptedLLM([("work", {})], "blue it is", default="unasked")
+    async with Sessions(AgentLoop(llm, tools=[work]), store_url) as sessions:
+        first = await sessions.start("t", "paint it red")
+        await begun.wait()
+        second = await sessions.start("t", "no, blue", policy="steer")
+        waiting = asyncio.create_task(sessions.run("t", "no, blue", message_id="x", policy="steer"))
+        await asyncio.sleep(0.05)
+        go_on.set()
+        assert (await waiting).text == "blue it is"
+        events = await all_of(sessions, first.run_id)
+        assert [e.message.content for e in events if isinstance(e, UserMessageEvent)] == [
+            "paint it red",
+            "no, blue",
+            "no, blue",
+        ]
+        assert [e.type for e in await all_of(sessions, second.run_id)] == [e.type for e in events if e.seq]
+        assert (await sessions.find(second.run_id)).state == "absorbed"
+        assert [m.content for m in await sessions.history("t")][-1] == "blue it is"
+    assert len(llm.requests) == 2
+
+
+async def test_a_message_that_came_too_late_to_steer_is_a_run_of_its_own(store_url: str | None) -> None:
+    """Q244: no message is ever dropped."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        await sessions.start("t", "one")
+        await llm.waiting.wait()
+        late = await sessions.start("t", "two", policy="steer")
+        llm.gate.set()
+        assert (await all_of(sessions, late.run_id))[-1].type == "run_end"
+        assert [m.content for m in await sessions.history("t")] == ["one", "done", "two", "done"]
+
+
+async def test_a_message_may_interrupt_the_run_that_is_at_work(store_url: str | None) -> None:
+    """Q244: that run ends as cancelled with what it had said; the message is answered."""
+    llm = GateLLM("hello")
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        first = await sessions.start("t", "one")
+        await llm.waiting.wait()
+        second = await sessions.start("t", "two", policy="interrupt")
+        end = (await all_of(sessions, first.run_id))[-1]
+        assert isinstance(end, RunEnd)
+        assert (end.result.finish_reason, end.result.text) == ("cancelled", "he")
+        llm.gate.set()
+        assert text_of(await all_of(sessions, second.run_id)) == "hello"
+        assert [m.content for m in await sessions.history("t")] == ["one", "he", "two", "hello"]
+
+
+async def test_a_policy_that_does_not_exist_is_refused(store_url: str | None) -> None:
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        with pytest.raises(StoreError, match="'drop'") as caught:
+            await sessions.start("t", "hi", policy="drop")  # type: ignore[arg-type]
+        assert (caught.value.code, await sessions.history("t")) == ("invalid", ())
+
+
+async def test_a_fork_goes_on_by_itself(store_url: str | None) -> None:
+    """The copy holds what was said up to a message; neither knows of the other afterwards."""
+    async with Sessions(loop_of(StrictLLM(*CALLS, reply="so")), store_url) as sessions:
+        await sessions.run("t", "one")
+        await sessions.run("t", "two")
+        history = await sessions.history("t")
+        first_turn = history[: len(history) // 2]
+        fork = await sessions.fork("t", at=first_turn[-1].id)
+        assert await sessions.history(fork) == first_turn
+        assert await sessions.fork("t", to="copy") == "copy"
+        assert await sessions.history("copy") == history
+        await sessions.run(fork, "three")
+        assert await sessions.history("t") == history
+        assert (await sessions.history(fork))[: len(first_turn)] == first_turn
+        for source, named in (("nope", {}), ("t", {"at": "nope"})):
+            with pytest.raises(StoreError) as caught:
+                await sessions.fork(source, **named)
+            assert caught.value.code == "not_found"
+        with pytest.raises(StoreError) as caught:
+            await sessions.fork("t", to="copy")
+        assert caught.value.code == "conflict"
+
+
+async def test_an_edit_takes_the_place_of_a_message_and_of_all_after_it(store_url: str | None) -> None:
+    """What was replaced is neither shown to the model nor to the user, and its id is still known."""
+    llm = StrictLLM()
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        await sessions.run("t", "one")
+        await sessions.run("t", "two", message_id="m2")
+        await sessions.run("t", "three")
+        run = await sessions.edit("t", "m2", "zwei")
+        await all_of(sessions, run.run_id)
+        assert [m.content for m in await sessions.history("t")] == ["one", "done", "zwei", "done"]
+        assert [m.content for m in llm.seen[-1]] == ["one", "done", "zwei"]
+        assert (await sessions.run("t", "two", message_id="m2")).text == "done"
+        assert len(llm.seen) == 4
+        answer = (await sessions.history("t"))[1]
+        for message_id, code in (("nope", "not_found"), (answer.id, "invalid")):
+            with pytest.raises(StoreError) as caught:
+                await sessions.edit("t", message_id, "x")
+            assert caught.value.code == code
+
+
+async def test_a_retry_asks_the_last_question_again(store_url: str | None) -> None:
+    """The answer that was not wanted leaves the conversation."""
+    llm = ScriptedLLM("first", "second", "third")
+    async with Sessions(AgentLoop(llm), store_url) as sessions:
+        await sessions.run("t", "one")
+        await sessions.run("t", "two")
+        run = await sessions.retry("t")
+        assert text_of(await all_of(sessions, run.run_id)) == "third"
+        assert [m.content for m in await sessions.history("t")] == ["one", "first", "two", "third"]
+        with pytest.raises(StoreError) as caught:
+            await sessions.retry("empty")
+        assert caught.value.code == "not_found"
+
+
+async def test_a_thread_at_work_is_not_edited(store_url: str | None) -> None:
+    """Q193: a writer that comes second is told so."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        run = await sessions.start("t", "one", message_id="m1")
+        await llm.waiting.wait()
+        with pytest.raises(StoreError) as caught:
+            await sessions.edit("t", "m1", "two")
+        assert caught.value.code == "conflict"
+        llm.gate.set()
+        await all_of(sessions, run.run_id)
+
+
+async def test_a_deleted_thread_is_gone_with_all_that_belongs_to_it(store_url: str | None) -> None:
+    """Q206: messages, runs and events, what is at work and who reads; other threads stay."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        run = await sessions.start("t", "one", tenant="acme")
+        other = await sessions.start("t", "one", tenant="other")
+        await llm.waiting.wait()
+        reading = asyncio.create_task(_all_of_thread(sessions, "t", "acme"))
+        await asyncio.sleep(0.02)
+        await sessions.delete("t", tenant="acme")
+        async with asyncio.timeout(5):
+            await reading
+        assert await sessions.history("t", tenant="acme") == ()
+        with pytest.raises(StoreError):
+            await sessions.find(run.run_id, tenant="acme")
+        assert await sessions.last_seq("t", tenant="acme") == 0
+        llm.gate.set()
+        await all_of(sessions, other.run_id, tenant="other")
+        assert (await sessions.run("t", "anew", tenant="acme")).text == "done"
+        assert len(await sessions.history("t", tenant="acme")) == 2
+        assert await sessions.delete_tenant("other") == 2
+        assert await sessions.history("t", tenant="other") == ()
+        assert len(await sessions.history("t", tenant="acme")) == 2
+
+
+async def _all_of_thread(sessions: Sessions, thread: str, tenant: str) -> int:
+    return len([e async for e in sessions.thread_events(thread, tenant=tenant)])
+
+
+async def test_what_is_older_than_a_time_is_forgotten(store_url: str | None) -> None:
+    """Q206: turns, runs and events by age; what is younger stays and goes on."""
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        old = await sessions.start("old", "hi")
+        await all_of(sessions, old.run_id)
+        await asyncio.sleep(0.01)
+        border = now_ms()
+        await asyncio.sleep(0.01)
+        await sessions.run("new", "hi")
+        assert await sessions.delete_before(border) == 2
+        assert await sessions.history("old") == ()
+        with pytest.raises(StoreError):
+            await sessions.find(old.run_id)
+        assert len(await sessions.history("new")) == 2
+        assert (await sessions.run("old", "again")).finish_reason == "final"
+
+
+ODD = ["a" * 5_000, "a/b?c#d%20", "ä\u202e🎬", " ", "../../etc", "'; DROP TABLE agent_turns; --"]
+
+
+@pytest.mark.parametrize("thread", ODD, ids=range(len(ODD)))
+async def test_a_thread_id_may_be_of_any_length_or_form(thread: str, store_url: str | None) -> None:
+    """Bad input: no two are taken for one."""
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        said = UserMessage("hi \0 \ud83d", id="m\0" + thread)
+        run = await sessions.start(thread, said, tenant=thread)
+        await all_of(sessions, run.run_id, tenant=thread)
+        assert len(await sessions.history(thread, tenant=thread)) == 2
+        assert await sessions.history(thread + "x", tenant=thread) == ()
+        assert await sessions.history(thread) == ()
+        assert await sessions.start(thread, said, tenant=thread) == run
+
+
+@pytest.mark.parametrize(("thread", "tenant"), [("\0", None), ("a\ud83d", None), ("a", "b\0")], ids=range(3))
+async def test_an_id_that_no_database_takes_is_refused(
+    thread: str, tenant: str | None, store_url: str | None
+) -> None:
+    """Q202: NUL and half a surrogate pair, in every store alike."""
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        with pytest.raises(StoreError) as caught:
+            await sessions.start(thread, "hi", tenant=tenant)
+        assert caught.value.code == "invalid"
+
+
+async def test_the_context_is_kept_with_a_run_that_waits(store_url: str | None) -> None:
+    """Design 5: what the host application showed goes with the message."""
+    seen: list[Any] = []
+
+    @tool
+    async def look(context: ToolContext) -> str:
+        """Look."""
+        seen.append(context.context)
+        return "ok"
+
+    context = AgentContext("p", playback_time_ms=12.5)
+    async with Sessions(AgentLoop(ScriptedLLM([("look", {})], "so"), tools=[look]), store_url) as sessions:
+        run = await sessions.start("t", "go", context=context)
+        await all_of(sessions, run.run_id)
+        assert (await sessions.find(run.run_id)).context is not None
+    assert seen == [context]
