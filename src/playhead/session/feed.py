@@ -117,8 +117,10 @@ class Feed:
         """Tell an event that was recorded."""
         assert shown.seq is not None
         self.seq = max(self.seq, shown.seq)
-        self._supersede(shown)
+        rest = self._supersede(run_id, shown)
         self._add(_Item(run_id, shown.seq, shown), len(shown.data))
+        for delta in rest:
+            self.live(delta.run_id, delta)
 
     def live(self, run_id: str, event: LiveEvent) -> None:
         """Tell an event that is not recorded, or not yet."""
@@ -151,7 +153,7 @@ class Feed:
             if item.run_id == run_id and item.shown is not None and item.shown.type in LAST:
                 return
         shown = Shown(event.type, data=event_bytes(event))
-        self._supersede(shown)
+        self._supersede(run_id, shown)
         self._add(_Item(run_id, self.seq, shown), 0)
 
     def look(self, seq: int) -> None:
@@ -188,61 +190,74 @@ class Feed:
         self._news.set()
         self._news.clear()
 
-    def _supersede(self, shown: Shown) -> None:
-        """What was live and is now recorded need not be told to those who come later."""
-        if not self._live:
-            return
-        if shown.type in _CLOSING:
-            for item in self._live:
-                item.gone = True
-            self._live.clear()
-        elif shown.type in _GROWING_TYPES:
-            told = _growing(shown)
-            end = told.offset + len(told.text)
-            for item in self._live:
-                if item.stretch is not None and item.stretch.end <= end:
-                    newest = _growing(item.stretch.pieces[-1])
-                    item.gone = newest.message_id == told.message_id and newest.type == told.type
-            self._live = [item for item in self._live if not item.gone]
+    def _supersede(self, run_id: str, shown: Shown) -> list[Growing]:
+        """What was live and is now recorded is not told to those who come later.
+
+        Returns what of a text was shown and is not recorded yet: its place is behind whatever is.
+        """
+        rest: list[Growing] = []
+        told = _growing(shown) if shown.type in _GROWING_TYPES else None
+        kept: list[_Item] = []
+        for item in self._live:
+            closed = shown.type in _CLOSING and item.run_id == run_id
+            if item.stretch is None and not closed:
+                kept.append(item)
+                continue
+            item.gone = True
+            if item.stretch is not None and not closed:
+                rest += [delta for delta in map(_growing, item.stretch.pieces) if not _holds(told, delta)]
+        self._live = kept
+        return rest
 
 
 class Offsets:
     """How much of each text a reader has, so that none of it is told twice."""
 
     def __init__(self, resumed: int) -> None:
-        self._resumed = resumed
+        # Characters of the text that goes on, whichever message it is of; 0 between texts.
+        self._text = resumed
         self._known: dict[str, tuple[str, int]] = {}
+        self._run = ""
 
     def known(self, type: str, message_id: str) -> int:
         """The characters that the reader has of a message."""
         held, offset = self._known.get(type, ("", 0))
         if held == message_id and held:
             return offset
-        return self._resumed if type == "text_delta" else 0
+        return self._text if type == "text_delta" and not held else 0
 
     def take(self, delta: Growing) -> None:
         """The reader has the text up to the end of this delta."""
-        self._known[delta.type] = (delta.message_id, delta.offset + len(delta.text))
+        end = delta.offset + len(delta.text)
+        self._known[delta.type] = (delta.message_id, end)
         if isinstance(delta, TextDelta):
-            self._resumed = 0
+            self._text = end
+            self._run = delta.run_id
 
     def rest(self, shown: Shown) -> Shown | None:
-        """What of an event is new to the reader."""
+        """What of an event is new to the reader, with the id that it is resumed from."""
         if shown.type not in _GROWING_TYPES:
-            if shown.seq is not None:
-                self._resumed = 0
-            elif shown.type == "attempt" and self._resumed:
-                return None  # it is the one whose text the reader has a part of
+            if self._text and shown.seq is None:
+                # Of attempts, it is the one whose text the reader has a part of.
+                return None if shown.type == "attempt" else shown
+            if self._text and self._is_of_another(shown):
+                return Shown(shown.type, event=shown.event, seq=shown.seq, id=f"{shown.seq}.{self._text}")
+            self._text = 0
             return shown
         delta = _growing(shown)
         known = self.known(shown.type, delta.message_id)
         if delta.offset + len(delta.text) <= known:
             return None
         self.take(delta)
-        if delta.offset >= known:
-            return shown
-        cut = replace(delta, text=delta.text[known - delta.offset :], offset=known)
-        return Shown(shown.type, event=cut, seq=shown.seq, id=shown.id)
+        if delta.offset < known:
+            delta = replace(delta, text=delta.text[known - delta.offset :], offset=known)
+        id = f"{shown.seq}.{self._text}" if self._text else None
+        return Shown(shown.type, event=delta, seq=shown.seq, id=id)
+
+    def _is_of_another(self, shown: Shown) -> bool:
+        """Is it of a run that was taken back before its turn, while the text of this one goes on?"""
+        # A run's own text is recorded before whatever of it comes next; only an attempt voids it.
+        return shown.type != "attempt" and shown.event.run_id != self._run
 
 
 async def follow(
@@ -274,7 +289,8 @@ async def follow(
             if item is None:
                 await feed.news()
                 continue
-            if item.stretch is not None and not item.gone and run_id in (None, item.run_id):
+            mine = not item.gone and run_id in (None, item.run_id)
+            if item.stretch is not None and mine and item.seq >= seq:
                 shown = item.stretch.rest(offsets, seq)
                 if shown is not None:
                     yield shown
@@ -285,7 +301,7 @@ async def follow(
             at += 1
             stale = item.seq <= seq if item.recorded else item.seq < seq
             seq = max(seq, item.seq)
-            if item.shown is None or stale or item.gone or run_id not in (None, item.run_id):
+            if item.shown is None or stale or not mine:
                 continue
             shown = offsets.rest(item.shown)
             if shown is not None:
@@ -294,6 +310,12 @@ async def follow(
                 return
     finally:
         feed.readers -= 1
+
+
+def _holds(told: Growing | None, delta: Growing) -> bool:
+    if told is None or told.message_id != delta.message_id or told.type != delta.type:
+        return False
+    return delta.offset < told.offset + len(told.text)
 
 
 def _growing(shown: Shown) -> Growing:

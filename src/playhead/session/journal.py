@@ -71,7 +71,7 @@ class Journal:
         self._flushed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._shown_in_step = False
-        self._in_flight = 0
+        self._ahead = 0  # what must be shown before a live event may be
         self._stopped = False
 
     def add(self, key: str, event: Event) -> None:
@@ -118,7 +118,8 @@ class Journal:
             self._put(f"{event.step}/attempt/{event.number}", event)
             self._start()
             return
-        if self._in_flight:
+        if self._ahead:
+            self._ahead += 1
             self._waiting.events.append((None, event))
         else:
             self._feed.live(self._run.run_id, event)
@@ -153,7 +154,7 @@ class Journal:
     def _put(self, key: str, event: Event) -> None:
         self._keys.add(key)
         self._waiting.events.append((_new(key, event), event))
-        self._in_flight += 1
+        self._ahead += 1
 
     def _grow(self, event: Growing) -> None:
         self._shown_in_step = True
@@ -209,12 +210,10 @@ class Journal:
         self.rows.extend(recorded.rows)
         run_id, places = self._run.run_id, iter(recorded.seqs)
         for new, event in batch.events:
+            self._ahead -= new is None or not isinstance(event, GROWING)
             if new is None:
                 self._feed.live(run_id, event)  # type: ignore[arg-type]  # it is a live one
-                continue
-            self._in_flight -= not isinstance(event, GROWING)
-            seq = next(places)
-            if seq is not None:
+            elif (seq := next(places)) is not None:
                 self._feed.record(run_id, Shown(event.type, data=new.data, seq=seq))
         for waiter in batch.waiters:
             if not waiter.done():

@@ -38,7 +38,7 @@ class Shown:
     ) -> None:
         self.type = type
         self.seq = seq
-        self.id = id if seq is None else str(seq)
+        self.id = id if id is not None or seq is None else str(seq)
         self._event = event
         self._data = data
 
