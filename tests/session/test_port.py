@@ -158,7 +158,12 @@ async def test_an_event_is_told_once_for_its_key() -> None:
     message = AssistantMessage("so")
     for _ in range(2):
         await port.emit("1/call/0", CALLED, message)
+        await port.journal.barrier()
     assert (await shown(store), said(await store.turns.window("t"))) == (["tool_call"], ["so"])
+
+
+async def never() -> str:
+    raise AssertionError("no effect begins before what was said is written")
 
 
 async def test_a_message_is_not_told_when_it_could_not_be_written() -> None:
@@ -174,11 +179,14 @@ async def test_a_message_is_not_told_when_it_could_not_be_written() -> None:
 
     store = Full()
     port = await new_port(store, UserMessage("go"))
+    message = AssistantMessage("so")
+    await port.emit("1/call/0", CALLED, message)
     with pytest.raises(StoreError):
-        await port.emit("1/call/0", CALLED, AssistantMessage("so"))
+        await port.step("1/tool/0", str, never)
     assert await shown(store) == []
     store.full = False
-    await port.emit("1/call/0", CALLED, AssistantMessage("so"))
+    await port.emit("1/call/0", CALLED, message)
+    await port.journal.barrier()
     assert (await shown(store), said(await store.turns.window("t"))) == (["tool_call"], ["so"])
 
 

@@ -28,6 +28,7 @@ FLUSH_CHARACTERS = 4_096
 # A database that is away or locked is waited for this long, in seconds, before the run gives up.
 PATIENCE = 20.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.05, 1.0
+_COMPANY = 0.025
 
 Said = tuple[ChatMessage, int]
 
@@ -43,7 +44,7 @@ class _Batch:
     waiters: list[asyncio.Future[Recorded]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.messages or self.more)
+        return bool(self.events or self.messages or self.more or self.waiters)
 
 
 class Journal:
@@ -70,18 +71,32 @@ class Journal:
         self._characters = 0
         self._flushed = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.TimerHandle | None = None
         self._shown_in_step = False
         self._ahead = 0  # what must be shown before a live event may be
+        self._unwritten = 0
         self._stopped = False
 
-    def add(self, key: str, event: Event) -> None:
-        """Record an event soon, once for its key."""
+    def add(self, key: str, event: Event, message: Said | None = None) -> None:
+        """Record an event soon, once for its key, with the message that it stands for."""
         if isinstance(event, StepStart):
             self._shown_in_step = False
         self.flush()
         if key not in self._keys:
             self._put(key, event)
-        self._start()
+            if message is not None:
+                self._waiting.messages.append(message)
+                self._unwritten += 1
+        if message is not None:
+            self._start()
+        elif self._task is None and self._soon is None:
+            # Alone it is not worth a commit: what it announces mostly follows at once.
+            self._soon = self._loop.call_later(_COMPANY, self._start)
+
+    async def barrier(self) -> None:
+        """Return once every message so far is written. Raises `StoreError`."""
+        if self._unwritten:
+            await self._written()
 
     async def write(
         self, events: Sequence[tuple[str, Event]], messages: Sequence[Said] = (), **more: Any
@@ -99,7 +114,11 @@ class Journal:
             self._put(key, event)
         if new or not events:
             self._waiting.messages.extend(messages)
+            self._unwritten += len(messages)
             self._waiting.more.update(more)
+        return await self._written()
+
+    async def _written(self) -> Recorded:
         waiter: asyncio.Future[Recorded] = self._loop.create_future()
         self._waiting.waiters.append(waiter)
         self._start()
@@ -121,6 +140,8 @@ class Journal:
         if self._ahead:
             self._ahead += 1
             self._waiting.events.append((None, event))
+            if isinstance(event, GROWING):
+                self._start()
         else:
             self._feed.live(self._run.run_id, event)
 
@@ -143,8 +164,9 @@ class Journal:
     def stop(self) -> None:
         """Write and show nothing more."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._soon):
+            if timer is not None:
+                timer.cancel()
 
     async def settle(self) -> None:
         """Wait for what is being written."""
@@ -170,6 +192,9 @@ class Journal:
             self._timer = self._loop.call_later(self._flush_seconds, self.flush)
 
     def _start(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         if self._task is None:
             self._task = self._loop.create_task(self._drain())
 
@@ -208,6 +233,7 @@ class Journal:
 
     def _show(self, batch: _Batch, recorded: Recorded) -> None:
         self.rows.extend(recorded.rows)
+        self._unwritten -= len(batch.messages)
         run_id, places = self._run.run_id, iter(recorded.seqs)
         for new, event in batch.events:
             self._ahead -= new is None or not isinstance(event, GROWING)

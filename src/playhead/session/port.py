@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from playhead.errors import StoreError
 from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, UserMessageEvent
@@ -16,6 +16,7 @@ from playhead.storage.ledger import Ledger, PendingCall, RunRow, RunState
 from playhead.types import AgentStep, ChatMessage, ToolCall, UserMessage
 from playhead.waiting import left_open
 
+T = TypeVar("T")
 Pend = Callable[[Sequence[ToolCall]], Sequence[PendingCall]]
 Steer = Callable[[], Awaitable[Sequence[UserMessage]]]
 
@@ -24,8 +25,9 @@ class StoredPort(PlainPort):
     """A `PlainPort` whose history is read from a ledger, and whose messages and events go there.
 
     The user's message is written before the first model call, an assistant message before its
-    tools run, each tool result as it lands. Whatever interrupts a run, the next one of the thread is
-    given a history that providers accept: the rows stay raw, what is read of them is normalised.
+    tools run, each tool result as it lands: no effect begins before what was said is written. Whatever
+    interrupts a run, the next one of the thread is given a history that providers accept: the rows
+    stay raw, what is read of them is normalised.
 
     Args:
         ledger: where all of it is kept.
@@ -126,12 +128,17 @@ class StoredPort(PlainPort):
             pending = self._pend(result.pending) if self._pend is not None and result.pending else ()
             more: dict[str, Any] = {"state": state, "finish_reason": result.finish_reason, "pending": pending}
             await self.journal.write([(key, event)], **more)
-        elif message is None:
-            self.journal.add(key, event)
         else:
-            await self.journal.write([(key, event)], [(message, event.step)])
+            self.journal.add(key, event, None if message is None else (message, event.step))
         if isinstance(event, StepEnd):
             self.steps.append(event.result)
+
+    def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        async def written_first() -> T:
+            await self.journal.barrier()
+            return await fn()
+
+        return super().step(name, type, written_first)
 
     async def _readable(self) -> Sequence[ChatMessage]:
         """The history as providers accept it; calls that wait for an answer stay open."""

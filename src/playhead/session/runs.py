@@ -59,12 +59,14 @@ class LiveRun:
         """The result of a run that did not come to tell its own."""
         finish_reason, error, code = reason
         said = self.port.written if self.port is not None else ()
+        written = {message.id for message in said}
+        steps = self.port.steps if self.port is not None else ()
         texts = (m.content for m in reversed(said) if isinstance(m, AssistantMessage) and m.content)
         return AgentRunResult(
             self.row.turn_id,
             finish_reason,
             next(texts, ""),
-            tuple(self.port.steps) if self.port is not None else (),
+            tuple(step for step in steps if step.assistant_message.id in written),
             error_message=error,
             error_code=code,
             messages=tuple(said),

@@ -101,7 +101,9 @@ def _prepare(engine: Engine, begin: str) -> None:
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        # The driver's own connection: a transaction is short enough for the way there to be felt.
+        driver: Any = connection.connection.dbapi_connection
+        driver.execute(begin)
 
 
 def _make_ready(path: Path, name: str, busy_timeout: float) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, Dialect
 
 from playhead.errors import StoreError
 from playhead.storage.connect import BUSY_TIMEOUT, Engines, connect_engines
@@ -69,11 +70,17 @@ class Database:
         self._waiting: deque[_Job] = deque()
         self._writing = False
         self._closed = False
+        self._held: Connection | None = None
 
     @property
     def dialect(self) -> str:
         """`sqlite` or `postgresql`."""
         return self._engines.write.dialect.name
+
+    @property
+    def engine_dialect(self) -> Dialect:
+        """What statements are compiled for."""
+        return self._engines.write.dialect
 
     @property
     def url(self) -> URL:
@@ -128,6 +135,8 @@ class Database:
     def _shut_down(self) -> None:
         self._writer.shutdown()
         self._readers.shutdown()
+        if self._held is not None:
+            self._held.close()
         self._engines.dispose()
 
     def _read(self, work: Work[T]) -> T:
@@ -173,7 +182,7 @@ class Database:
         """Run and commit; return what failed, and whether each may be run alone instead."""
         begun = finished = False
         try:
-            with self._engines.write.begin() as connection:
+            with self._transaction() as connection:
                 begun = True
                 for job in jobs:
                     job.value = job.work(connection)
@@ -182,6 +191,24 @@ class Database:
             # Whether a commit that failed was made is not known: nothing is then run again.
             return error, begun and not finished and not concerns_all(error)
         return None, False
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """A transaction of the writer. SQLite's connection is kept: taking it anew costs as much as a row,
+        while one to a server may have broken since, which the pool sees."""
+        if self.dialect != "sqlite":
+            with self._engines.write.begin() as connection:
+                yield connection
+            return
+        if self._held is None:
+            self._held = self._engines.write.connect()
+        try:
+            with self._held.begin():
+                yield self._held
+        except BaseException:
+            held, self._held = self._held, None
+            held.close()
+            raise
 
     def _alone(self, job: _Job) -> Exception | None:
         for left in reversed(range(_TRIES)):

@@ -7,13 +7,13 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, select
 
 from playhead.storage.engine import Database
 from playhead.storage.ledger import DEFAULT_PAGE, EventPage, EventRow, NewEvent, Thread
+from playhead.storage.prepared import Prepared
 from playhead.storage.tables import FORMAT, agent_events, agent_threads, key_of
 
 CHANNEL = "playhead_events"
 
 _events = agent_events.c
 _threads = agent_threads.c
-_INSERT = insert(agent_events)
 _NOTIFY = select(func.pg_notify(CHANNEL, bindparam("thread_key")))
 _KEYS = select(_events.event_key, _events.seq).where(
     _events.run_key == bindparam("of_run"), _events.event_key.in_(bindparam("keys", expanding=True))
@@ -40,6 +40,7 @@ class SQLEventLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._insert = Prepared(database, insert(agent_events), _events.keys())
 
     async def after(
         self,
@@ -92,7 +93,7 @@ class SQLEventLog:
             }
             for seq, event in enumerate(events, first)
         ]
-        connection.execute(_INSERT, rows[0] if len(rows) == 1 else rows)
+        self._insert.run_all(connection, rows)
         if self._database.dialect == "postgresql":
             connection.execute(_NOTIFY, {"thread_key": thread_key})
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.encode import scrub
@@ -23,6 +23,7 @@ from playhead.storage.ledger import (
     over,
     taken,
 )
+from playhead.storage.prepared import Prepared
 from playhead.storage.rows import prepare, thread_columns
 from playhead.storage.sql_events import SQLEventLog
 from playhead.storage.sql_runs import RUN, pending_columns, read_pending, read_run, run_columns
@@ -50,16 +51,17 @@ _LAST_RUN = (
     .order_by(_runs.row_id.desc())
     .limit(1)
 )
+_IS_OPEN = or_(*(_runs.state == state for state in OPEN))
 _SET_STATE = (
     update(agent_runs)
-    .where(_runs.run_key == bindparam("of_run"), _runs.state.in_(OPEN))
+    .where(_runs.run_key == bindparam("of_run"), _IS_OPEN)
     .values(
         state=bindparam("new_state"), finish_reason=bindparam("reason"), ended_at=bindparam("new_ended_at")
     )
 )
 _BEGIN = (
     update(agent_runs)
-    .where(_runs.run_key == bindparam("of_run"), _runs.state.in_(OPEN))
+    .where(_runs.run_key == bindparam("of_run"), _IS_OPEN)
     .values(state="running", first_seq=bindparam("first"))
 )
 _ABSORB = (
@@ -117,11 +119,13 @@ class SQLLedger:
         self.turns = SQLTurnStore(database)
         self.events = SQLEventLog(database)
         upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
-        self._accept = (
+        accept = (
             upsert(agent_runs)
             .on_conflict_do_nothing(index_elements=[_runs.thread_key, _runs.message_key])
             .returning(_runs.row_id)
         )
+        self._accept = Prepared(database, accept, [column.key for column in _runs if column.key != "row_id"])
+        self._begin, self._set_state = Prepared(database, _BEGIN), Prepared(database, _SET_STATE)
         self._wait = upsert(agent_pending).on_conflict_do_nothing()
 
     async def accept(self, run: RunRow, *, replaces: int | None = None) -> RunRow:
@@ -133,7 +137,7 @@ class SQLLedger:
             self.turns.count(connection, thread)
             if run.answers:
                 _take_answers(connection, run, thread["thread_key"])
-            if connection.execute(self._accept, columns).first() is not None:
+            if self._accept.first(connection, columns) is not None:
                 if replaces is not None:
                     connection.execute(_REPLACE, {"of_thread": thread["thread_key"], "from_seq": replaces})
                 return run
@@ -168,7 +172,7 @@ class SQLLedger:
             first = last - len(events) + 1
             self.events.put(connection, thread_key, run_key, first, events)
             if entry.state is not None:
-                _set_state(connection, entry, run_key, first)
+                self._state(connection, entry, run_key, first)
             for place, call in enumerate(entry.pending):
                 connection.execute(self._wait, pending_columns(run, call, place))
             places = iter(range(first, last + 1))
@@ -274,6 +278,15 @@ class SQLLedger:
         await self._database.write(work)
         return await self.turns.delete_before(created_at)
 
+    def _state(self, connection: Connection, entry: Entry, run_key: str, first: int) -> None:
+        if entry.state == "running":
+            done = self._begin.changed(connection, {"of_run": run_key, "first": first})
+        else:
+            values = {"of_run": run_key, "new_state": entry.state, "reason": entry.finish_reason}
+            done = self._set_state.changed(connection, {**values, "new_ended_at": now_ms()})
+        if not done:
+            raise conflict(over(entry.run))
+
     async def _delete(self, which: Any, calls: Any) -> int:
         def work(connection: Connection) -> int:
             connection.execute(calls)
@@ -291,13 +304,3 @@ def _take_answers(connection: Connection, run: RunRow, thread_key: str) -> None:
     turn = {"of_thread": thread_key, "of_turn_id": scrub(run.turn_id)}
     if connection.execute(_SPOKEN_SINCE, turn).first() is not None:
         raise conflict(SPOKEN_SINCE)
-
-
-def _set_state(connection: Connection, entry: Entry, run_key: str, first: int) -> None:
-    if entry.state == "running":
-        done = connection.execute(_BEGIN, {"of_run": run_key, "first": first})
-    else:
-        values = {"of_run": run_key, "new_state": entry.state, "reason": entry.finish_reason}
-        done = connection.execute(_SET_STATE, {**values, "new_ended_at": now_ms()})
-    if not done.rowcount:
-        raise conflict(over(entry.run))

@@ -22,6 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from playhead.errors import StoreError
 from playhead.storage.base import DEFAULT_TURNS, TurnRow
 from playhead.storage.engine import Database
+from playhead.storage.prepared import Prepared
 from playhead.storage.rows import COLUMNS, NewTurn, prepare, read_rows
 from playhead.storage.tables import agent_runs, agent_threads, agent_turns, key_of
 from playhead.types import ChatMessage
@@ -33,6 +34,8 @@ _TURN = _READ.where(_turns.turn_key == bindparam("turn_key")).order_by(_turns.ro
 _HELD = _READ.where(
     _turns.thread_key == bindparam("thread_key"), _turns.message_key == bindparam("message_key")
 )
+_COUNTS = ("last_seq", "last_event_seq")
+_OF_ITSELF = ("row_id", "turn_seq", "replaced")
 _UNCOUNT = (
     update(agent_threads)
     .where(_threads.thread_key == bindparam("of_thread"))
@@ -57,7 +60,7 @@ class SQLTurnStore:
         rows, events = bindparam("rows", type_=BigInteger), bindparam("events", type_=BigInteger)
         counted = insert(agent_threads).values(last_seq=rows, last_event_seq=events)
         # On Postgres this is also what locks the thread until the transaction ends.
-        self._count = counted.on_conflict_do_update(
+        count = counted.on_conflict_do_update(
             index_elements=[_threads.thread_key],
             set_={
                 "last_seq": _threads.last_seq + rows,
@@ -65,18 +68,20 @@ class SQLTurnStore:
                 "updated_at": counted.excluded.updated_at,
             },
         ).returning(_threads.last_seq, _threads.last_event_seq)
+        self._count = Prepared(database, count, [c.key for c in _threads if c.key not in _COUNTS])
         first = (
             select(_turns.turn_seq)
             .where(_turns.turn_key == bindparam("of_turn"), _turns.thread_key == bindparam("of_thread"))
             .limit(1)
             .scalar_subquery()
         )
-        self._insert = (
+        put = (
             insert(agent_turns)
             .values(turn_seq=func.coalesce(first, bindparam("own_seq")))
             .on_conflict_do_nothing(index_elements=[_turns.thread_key, _turns.message_key])
             .returning(_turns.seq)
         )
+        self._insert = Prepared(database, put, [c.key for c in _turns if c.key not in _OF_ITSELF])
 
     async def append(
         self,
@@ -100,15 +105,15 @@ class SQLTurnStore:
         self, connection: Connection, thread: Mapping[str, Any], *, rows: int = 0, events: int = 0
     ) -> tuple[int, int]:
         """Take places at the end of a thread, made when it does not exist; return the last of each."""
-        counted = connection.execute(self._count, {**thread, "rows": rows, "events": events})
-        last_row, last_event = counted.one()
-        return last_row, last_event
+        counted = self._count.first(connection, {**thread, "rows": rows, "events": events})
+        assert counted is not None
+        return counted[0], counted[1]
 
     def put_at(self, connection: Connection, new: NewTurn, seq: int) -> TurnRow:
         """Write a row to its place, which is the thread's last; give it back if the id is there."""
         keys = {"own_seq": seq, "of_turn": new.turn["turn_key"], "of_thread": new.order}
         values = {**new.turn, **keys, "seq": seq}
-        if connection.execute(self._insert, values).first() is not None:
+        if self._insert.first(connection, values) is not None:
             return new.row(seq)
         connection.execute(_UNCOUNT, {"of_thread": new.order})
         held = {"thread_key": new.order, "message_key": new.turn["message_key"]}
