@@ -1,20 +1,30 @@
 """This project, by its public names only."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from bench.task import FILL, PROMPT, SYSTEM, exchange, get_weather
 from playhead import (
+    AgentLLM,
     AgentLoop,
+    AIRouter,
     AssistantMessage,
     ChatMessage,
+    Event,
+    LLMRequest,
     LoopOptions,
     ToolCall,
     ToolMessage,
+    ToolRegistry,
     UserMessage,
     connect,
     tool,
 )
+
+Call = Callable[[], Awaitable[None]]
 
 
 class Agent:
@@ -23,13 +33,15 @@ class Agent:
         self.tool = tool(get_weather)
         self.loops: dict[str, AgentLoop] = {}
 
+    def model(self, name: str) -> AgentLLM:
+        return connect(provider="openai-compatible", model=name, api_key="sk-fake", base_url=self.base_url)
+
     def loop(self, model: str) -> AgentLoop:
         if model not in self.loops:
-            llm = connect(
-                provider="openai-compatible", model=model, api_key="sk-fake", base_url=self.base_url
-            )
             options = LoopOptions(max_steps=10_000)
-            self.loops[model] = AgentLoop(llm, tools=[self.tool], system=SYSTEM, options=options)
+            self.loops[model] = AgentLoop(
+                self.model(model), tools=[self.tool], system=SYSTEM, options=options
+            )
         return self.loops[model]
 
     def history(self, count: int) -> Sequence[ChatMessage]:
@@ -45,8 +57,30 @@ class Agent:
             [event.text async for event in self.loop(model).stream(PROMPT) if event.type == "text_delta"]
         )
 
+    async def listen(self, model: str) -> str:
+        texts: list[str] = []
+
+        def take(event: Event) -> None:
+            if event.type == "text_delta":
+                texts.append(event.text)
+
+        await self.loop(model).run(PROMPT, emit=take)
+        return "".join(texts)
+
+    def calls(self, model: str) -> tuple[Call, Call]:
+        """One call of a bare model, and the same through a router of three."""
+        bare = self.model(model)
+        request = LLMRequest([UserMessage(PROMPT)], tools=ToolRegistry([self.tool]).to_tool_schemas())
+        routed = AIRouter([bare, *(self.model(f"{model}-l{n}") for n in (1, 2))])
+        return partial(_asked, bare, request), partial(_asked, routed, request)
+
     async def close(self) -> None:
         pass
+
+
+async def _asked(llm: AgentLLM, request: LLMRequest) -> None:
+    result = await llm.generate(replace(request, memo={}))
+    assert result.message.content
 
 
 def _message(kind: str, text: str) -> ChatMessage:
