@@ -6,8 +6,9 @@ one. No text made here holds a header, a query string or a body.
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from functools import lru_cache
+from collections.abc import AsyncGenerator, Mapping
+from functools import cache, lru_cache
+from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -41,11 +42,16 @@ class HttpRequest(msgspec.Struct, frozen=True):
 class Response:
     """A response whose body is not read yet. Close it."""
 
-    __slots__ = ("_response", "_url", "status")
+    __slots__ = ("_content", "_heard", "_read", "_response", "_silence", "_timer", "_url", "status")
 
     def __init__(self, response: "ClientResponse", url: str) -> None:
         self._response = response
+        self._content = response.content
         self._url = url
+        self._silence: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._heard = 0.0
+        self._read = 0
         self.status = response.status
 
     @property
@@ -58,18 +64,20 @@ class Response:
         return self._response.headers
 
     async def read(self, limit: int = MAX_BODY) -> bytes:
-        """Return the whole body. Raises `ProtocolError` past `limit` bytes, or as `chunks` does."""
+        """Return the whole body. Raises `ProtocolError` past `limit` bytes, or as `piece` does."""
         size_told = self._response.content_length
         if size_told is not None and "Content-Encoding" not in self.headers:
             if size_told > limit:
                 raise self._too_much(limit)
             try:
-                return await self._response.content.read()
+                piece = await self._content.readany()
+                # Most bodies arrive in one piece.
+                return piece if len(piece) == size_told else piece + await self._content.read()
             except (TimeoutError, OSError, _client_error()) as error:
                 raise _mapped(error, where(self._url)) from None
         pieces: list[bytes] = []
         size = 0
-        async for piece in self.chunks():
+        while piece := await self.piece():
             size += len(piece)
             if size > limit:
                 raise self._too_much(limit)
@@ -79,17 +87,51 @@ class Response:
     def _too_much(self, limit: int) -> ProtocolError:
         return ProtocolError(f"{where(self._url)} sent more than {limit} bytes in one answer.", passing=False)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives. Raises `LLMTimeoutError` or `LLMConnectionError`."""
+    async def piece(self) -> bytes:
+        """Return what arrived of the body meanwhile, waiting for some; nothing at the end of it.
+
+        Raises `LLMTimeoutError` or `LLMConnectionError`.
+        """
+        if self._timer is None:
+            self._watch()
         try:
-            async for piece in self._response.content.iter_any():
-                yield piece
+            piece = await self._content.readany()
         except (TimeoutError, OSError, ValueError, _client_error()) as error:
             raise _mapped(error, where(self._url)) from None
+        self._heard = monotonic()
+        self._read += len(piece)
+        return piece
+
+    def _watch(self) -> None:
+        """Bound each silence by one timer that looks when the last piece came.
+
+        aiohttp sets a timer anew for each piece, which costs more than to read the piece.
+        """
+        connection = self._response.connection
+        protocol = None if connection is None else connection.protocol
+        if protocol is not None and protocol.read_timeout:
+            self._silence = protocol.read_timeout
+            protocol.read_timeout = None
+            self._heard = monotonic()
+            self._look_after(self._silence)
+
+    def _look_after(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        assert self._silence is not None
+        unread = self._content.total_bytes > self._read
+        rest = self._silence if unread else self._heard + self._silence - monotonic()
+        if rest > 0:
+            self._look_after(rest)
+        else:
+            self._content.set_exception(TimeoutError())
 
     def close(self) -> None:
         """Give the connection back, or drop it when the body was not read to its end."""
-        if self._response.content.at_eof():
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._content.at_eof():
             self._response.release()
         else:
             self._response.close()
@@ -105,7 +147,8 @@ async def post(request: HttpRequest) -> Response:
 
     body = request.body if len(request.body) < _ONE_PIECE else io.BytesIO(request.body)
     timeout = _timeout(request.timeout, request.total_timeout)
-    session = await _session()
+    held = _sessions.get(asyncio.get_running_loop())
+    session = held[0] if held is not None and not held[0].closed else await _new_session()
     try:
         response = await session.post(
             request.url, data=body, headers=request.headers, timeout=timeout, allow_redirects=False
@@ -149,6 +192,7 @@ def where(url: str) -> str:
     return f"{parts.hostname}{port}" if parts.hostname else "the configured address"
 
 
+@cache
 def _client_error() -> type[Exception]:
     from aiohttp import ClientError
 
@@ -170,13 +214,12 @@ def _mapped(error: Exception, what: str) -> Exception:
     return mapped
 
 
-async def _session() -> "ClientSession":
+async def _new_session() -> "ClientSession":
     loop = asyncio.get_running_loop()
-    held = _sessions.get(loop)
-    if held is None or held[0].closed:
-        holder = _hold_session(loop)
-        held = _sessions[loop] = (await anext(holder), holder)
-    return held[0]
+    holder = _hold_session(loop)
+    session = await anext(holder)
+    _sessions[loop] = (session, holder)
+    return session
 
 
 async def _hold_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator["ClientSession", None]:

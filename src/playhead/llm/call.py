@@ -136,7 +136,7 @@ async def _feed(
     take = reader.take
     name, data, read = "", b"", 0
     try:
-        async for piece in response.chunks():
+        while piece := await response.piece():
             events = parser.feed(piece)
             for name, data in events:
                 take(name, data)
