@@ -21,7 +21,8 @@ from playhead.llm.history import EncodedHistory, Group
 from playhead.llm.http_model import HttpModel, told_error
 from playhead.llm.kept import own_data
 from playhead.llm.openai_errors import KEY, error_of
-from playhead.llm.openai_reply import OpenAIReader
+from playhead.llm.openai_plain import read_plain
+from playhead.llm.openai_reply import OpenAIReader, warn_of_full_context
 from playhead.llm.profiles import Profile
 from playhead.llm.servers import DEFAULT_BASE_URL, profile_for
 from playhead.llm.stand_ins import GO_ON, NO_TEXT, NO_TOOL
@@ -35,6 +36,7 @@ from playhead.types import (
     ImagePart,
     JsonObject,
     LLMRequest,
+    LLMResult,
     TextPart,
     ToolMessage,
     ToolSchema,
@@ -225,6 +227,15 @@ class OpenAICompatible(HttpModel):
         return wire
 
     # ------------------------------------------------------------ response
+
+    def parse_response(self, request: LLMRequest, body: bytes, emit: EmitDelta | None = None) -> LLMResult:
+        """Read a whole response. Raises `LLMError`."""
+        if emit is None and not self.profile.think_prefilled:
+            plain = read_plain(body, self.model, self._names(request), request.max_tokens)
+            if plain is not None:
+                warn_of_full_context(plain.usage, plain.model, self._server)
+                return plain
+        return super().parse_response(request, body, emit)
 
     def reader(self, request: LLMRequest, emit: EmitDelta | None) -> OpenAIReader:
         names = self._names(request)

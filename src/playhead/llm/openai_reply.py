@@ -257,20 +257,13 @@ class OpenAIReader:
         if text:
             self._assembly.text(text)
         usage = map_usage(self._usage)
-        self._warn_of_full_context(usage)
+        warn_of_full_context(usage, self._model, self.server)
         message = self._assembly.message(self._stop_reason(usage), self._names)
         stop = message.stop_reason or "other"
         kept = self._kept()
         if kept:
             message = msgspec.structs.replace(message, provider_metadata={KEY: _storable(kept)})
         return LLMResult(message, stop, usage, "", scrub(self._model))
-
-    def _warn_of_full_context(self, usage: Usage) -> None:
-        """Some servers cut a long history in silence (ralphgrewe/TradingAgents#168: Ollama's num_ctx)."""
-        total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        if usage.input_tokens and total >= 2048 and total.bit_count() == 1:
-            text = "%s of %s used exactly %s tokens: its context is full, and it may have cut the history."
-            logger.warning(text, self._model, self.server, f"{total:,}")
 
     def _stop_reason(self, usage: Usage) -> StopReason:
         if self._finish is None:
@@ -298,6 +291,14 @@ class OpenAIReader:
         if other:
             kept["finishReason"] = self._finish
         return kept
+
+
+def warn_of_full_context(usage: Usage, model: str, server: str) -> None:
+    """Some servers cut a long history in silence (ralphgrewe/TradingAgents#168: Ollama's num_ctx)."""
+    total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    if usage.input_tokens and total >= 2048 and total.bit_count() == 1:
+        text = "%s of %s used exactly %s tokens: its context is full, and it may have cut the history."
+        logger.warning(text, model, server, f"{total:,}")
 
 
 def map_finish_reason(reason: str) -> StopReason:
