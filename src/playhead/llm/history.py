@@ -7,6 +7,7 @@ It is idempotent.
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import NamedTuple
 from weakref import ref
 
@@ -253,6 +254,7 @@ class EncodedHistory:
         self._used: set[str] = set()
         self._systems: list[str] = []
         self._last: Group | None = None
+        self._tail: Group | None = None
         self._has_calls = False
         self._recalled: _Kept | None = None
 
@@ -262,6 +264,10 @@ class EncodedHistory:
         if count and list(messages[:count]) != self._done:
             self._reset()
             count = 0
+        if self._tail is not None:
+            pieces = self._grown(messages, count, self._tail)
+            if pieces is not None:
+                return pieces, self._systems
         key = self._key if not count and len(messages) > _LONG else None
         if key is not None:
             self._recall(messages, key)
@@ -273,17 +279,46 @@ class EncodedHistory:
         called = (isinstance(group[-1], ToolMessage) for group in walk.groups)
         self._has_calls = bool(self._used) or any(called)
         self._commit(walk, encoded, group_count, rest[:message_count])
+        tail, left = walk.groups[group_count:], rest[message_count:]
+        alone = len(tail) == 1 and len(left) == len(tail[0]) and all(map(is_, left, tail[0]))
+        self._tail = tail[0] if alone else None
         self._systems += [text for n, text in walk.systems if n < message_count]
         systems = [*self._systems, *(text for n, text in walk.systems if n >= message_count)]
         if key is not None:
             self._remember(key)
-        tail = [piece for pieces in encoded[group_count:] for piece in pieces]
+        return self._pieces([piece for pieces in encoded[group_count:] for piece in pieces]), systems
+
+    def _pieces(self, tail: Sequence[bytes]) -> list[bytes | bytearray]:
         if not self._bytes:
-            return [b",".join(tail)] if tail else [], systems
+            return [b",".join(tail)] if tail else []
         pieces: list[bytes | bytearray] = [self._bytes]
         for piece in tail:
             pieces += (b",", piece)
-        return pieces, systems
+        return pieces
+
+    def _grown(
+        self, messages: Sequence[ChatMessage], count: int, tail: Group
+    ) -> list[bytes | bytearray] | None:
+        """The pieces after a usual step of a run: the group that was last, one call and its result."""
+        end = count + len(tail)
+        if len(messages) != end + 2 or not all(map(is_, messages[count:end], tail)):
+            return None
+        message, answer = messages[end:]
+        if not isinstance(message, AssistantMessage) or not isinstance(answer, ToolMessage):
+            return None
+        ids = [call.id for call in tail[0].tool_calls] if isinstance(tail[0], AssistantMessage) else []
+        calls = message.tool_calls
+        if len(calls) != 1 or not calls[0].id or calls[0].id != answer.tool_call_id:
+            return None
+        if answer.tool_call_id in self._used or answer.tool_call_id in ids:
+            return None
+        group: Group = [message, answer]
+        joined = b",".join(self._encode(tail, self._last, group))
+        self._bytes += b"," + joined if self._bytes and joined else joined
+        self._used.update(ids)
+        self._done += tail
+        self._last, self._tail, self._has_calls = tail, group, True
+        return self._pieces(self._encode(group, tail, None))
 
     def _encode_all(self, groups: Sequence[Group]) -> list[Sequence[bytes]]:
         before = [self._last, *groups[:-1]]

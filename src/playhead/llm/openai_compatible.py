@@ -38,12 +38,14 @@ from playhead.types import (
     LLMRequest,
     LLMResult,
     TextPart,
+    ToolCall,
     ToolMessage,
     ToolSchema,
     UserMessage,
 )
 
 _encode = msgspec.json.Encoder().encode
+_EMPTIES = {"text": "", "null": None, "placeholder": "(calling tools)"}
 _GO_ON = _encode({"role": "user", "content": GO_ON})
 
 
@@ -192,39 +194,36 @@ class OpenAICompatible(HttpModel):
         return {"role": "system", "content": message.content}
 
     def _convert_assistant(self, message: AssistantMessage) -> JsonObject:
-        profile = self.profile
+        profile, calls = self.profile, message.tool_calls
         # Opaque data of another server means nothing here, or is refused.
-        own = own_data(message, KEY, server=self._server)
+        own = own_data(message, KEY, server=self._server) if message.provider_metadata else {}
         wire: JsonObject = {"role": "assistant", "content": message.content}
-        if not message.content and not message.tool_calls:
+        if not message.content and not calls:
             wire["content"] = NO_TEXT  # opaque data of another provider is all that it holds
         elif not message.content:
-            empties = {"text": "", "null": None, "placeholder": "(calling tools)"}
-            wire["content"] = empties.get(profile.assistant_empty)
+            wire["content"] = _EMPTIES.get(profile.assistant_empty)
             if profile.assistant_empty == "omit":
                 del wire["content"]
-        if profile.replay_reasoning == "always" or (
-            profile.replay_reasoning == "calls" and message.tool_calls
-        ):
+        replay = profile.replay_reasoning
+        if replay == "always" or (replay == "calls" and calls):
             reasoning = message.reasoning if "reasoningField" in own else None
             wire[own.get("reasoningField", profile.reasoning_field)] = reasoning or ""
         if "reasoningDetails" in own:
             wire["reasoning_details"] = own["reasoningDetails"]
-        if message.tool_calls:
-            extras = own.get("calls", {})
+        if calls:
+            extras = own.get("calls")
             wire["tool_calls"] = [
-                {
-                    **extras.get(c.id, {}),
-                    "id": self._convert_id(c.id),
-                    "type": "function",
-                    "function": {
-                        "name": wire_name(c.name, profile.max_tool_name),
-                        "arguments": _encode(c.args).decode(),
-                    },
-                }
-                for c in message.tool_calls
+                self._convert_call(call)
+                if extras is None
+                else extras.get(call.id, {}) | self._convert_call(call)
+                for call in calls
             ]
         return wire
+
+    def _convert_call(self, call: ToolCall) -> JsonObject:
+        name = wire_name(call.name, self.profile.max_tool_name)
+        function = {"name": name, "arguments": _encode(call.args).decode()}
+        return {"id": self._convert_id(call.id), "type": "function", "function": function}
 
     # ------------------------------------------------------------ response
 
