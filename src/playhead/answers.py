@@ -1,7 +1,7 @@
 """The calls of one step, answered: run side by side, or told why they were not run."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -75,18 +75,19 @@ class Answers:
                 [await self._landed(step, n, call, told[n]) for n, call in enumerate(calls)]
             )
         if len(calls) == 1 and not waits(self._tools, calls[0], self._context):
-            return self._answered([await self._landing(step, 0, calls[0], self._start(step, 0, calls[0]))])
+            landed = await self._landing(step, 0, calls[0], self._start(step, 0, calls[0]))
+            return self._answered((landed,))
         pending = [call for call in calls if waits(self._tools, call, self._context)]
         numbered = [(n, call) for n, call in enumerate(calls) if call not in pending]
         effects = [(n, call, self._start(step, n, call)) for n, call in numbered]
         return self._answered(await self._side_by_side(step, effects), pending)
 
-    async def to_open(self, messages: Sequence[ChatMessage]) -> Answered:
-        """Answer the calls that an earlier run of the turn left waiting, as step 0."""
+    async def to_open(self, messages: Sequence[ChatMessage]) -> Answered | None:
+        """Answer the calls that an earlier run of the turn left waiting, as step 0. None: there are none."""
         message, calls, spoke = left_open(messages)
         waiting = [call for call in calls if waits(self._tools, call, self._context)]
         if message is None or not waiting:
-            return Answered()
+            return None
         given = {answer.call_id: answer for answer in self._port.answers}
         numbers = {call.id: n for n, call in enumerate(message.tool_calls)}
         pending: list[ToolCall] = []
@@ -154,14 +155,15 @@ class Answers:
 
     async def _run(self, step: int, n: int, call: ToolCall) -> ToolReply:
         port = self._port
+        seconds = self._options.tool_timeout
         line = ToolLine(port, self._deltas, call.id)
         key = f"{self._ids}/{step}/{n}"
         context = ToolContext(self._context, call.id, key, line.progress, line.is_cancelled)
         try:
             if self._limit is None:
-                return ToolReply(await self._execute(call, context))
+                return ToolReply(await self._tools.execute(call, context, timeout=seconds))
             async with self._limit:
-                return ToolReply(await self._execute(call, context))
+                return ToolReply(await self._tools.execute(call, context, timeout=seconds))
         except FatalToolError as error:
             return refused(call, str(error) or type(error).__name__, fatal=True)
         except asyncio.CancelledError:
@@ -170,9 +172,6 @@ class Answers:
             return refused(call, _CANCELLED)
         finally:
             line.over = True
-
-    def _execute(self, call: ToolCall, context: ToolContext) -> Awaitable[ToolResult]:
-        return self._tools.execute(call, context, timeout=self._options.tool_timeout)
 
 
 Landed = tuple[ToolCall, ToolReply, ToolMessage]

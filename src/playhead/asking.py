@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from playhead.deltas import Deltas
 from playhead.encode import masked_traceback
 from playhead.errors import LLMError
-from playhead.events import EmitDelta, TextDelta
+from playhead.events import TextDelta
 from playhead.limits import Limits
 from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
@@ -64,7 +64,13 @@ class Asking:
             refusal = self._limits.before(request)
             if refusal is not None:
                 return ModelReply(steer, error=refusal, error_code="limit")
-            result = await _called(llm, request, deltas.put if deltas.sink else None)
+            try:
+                result = await llm.generate(request, deltas.put if deltas.sink else None)
+            except LLMError:
+                raise
+            except Exception as error:  # the application's own model must not take the run down
+                logger.error("A model raised instead of an LLMError:\n%s", masked_traceback(error))
+                raise LLMError(f"The model failed: {type(error).__name__}.") from None
         except LLMError as error:
             return ModelReply(steer, error=str(error), error_code=error.code)
         except asyncio.CancelledError:
@@ -127,16 +133,6 @@ class Asking:
             return result
         latency = result.latency_ms or round((perf_counter() - started) * 1000)
         return replace(result, message=message, latency_ms=latency)
-
-
-async def _called(llm: AgentLLM, request: LLMRequest, emit: EmitDelta | None) -> LLMResult:
-    try:
-        return await llm.generate(request, emit)
-    except LLMError:
-        raise
-    except Exception as error:  # the application's own model must not take the run down
-        logger.error("A model raised instead of an LLMError:\n%s", masked_traceback(error))
-        raise LLMError(f"The model failed: {type(error).__name__}.") from None
 
 
 def with_attempts(llm: AgentLLM, options: LoopOptions) -> AgentLLM:

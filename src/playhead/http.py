@@ -131,6 +131,8 @@ class Response:
         """Give the connection back, or drop it when the body was not read to its end."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._response.connection is None:
+            return  # given back when the last byte came
         if self._content.at_eof():
             self._response.release()
         else:
@@ -143,8 +145,6 @@ async def post(request: HttpRequest) -> Response:
     Redirects are not followed: they would carry the key to another host.
     Raises `LLMTimeoutError`, `LLMConnectionError`, `ProtocolError`, or `ConfigError` for a bad URL.
     """
-    import aiohttp
-
     body = request.body if len(request.body) < _ONE_PIECE else io.BytesIO(request.body)
     timeout = _timeout(request.timeout, request.total_timeout)
     held = _sessions.get(asyncio.get_running_loop())
@@ -153,7 +153,7 @@ async def post(request: HttpRequest) -> Response:
         response = await session.post(
             request.url, data=body, headers=request.headers, timeout=timeout, allow_redirects=False
         )
-    except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
+    except (TimeoutError, OSError, ValueError, _client_error()) as error:
         raise _mapped(error, where(request.url)) from None
     return Response(response, request.url)
 

@@ -181,11 +181,13 @@ class _Run:
 
     async def carry_out(self) -> AgentRunResult:
         self.messages = list(await self.port.history())
-        await self.tell("start", RunStart(turn_id=self.port.turn_id))
+        if not self.port.quiet:
+            await self.tell("start", RunStart(turn_id=self.port.turn_id))
         answered = await self.answers.to_open(self.messages)
-        ended = await self.after(answered)
-        if ended is not None:
-            return ended
+        if answered is not None:
+            ended = await self.after(answered)
+            if ended is not None:
+                return ended
         while self.index < self.options.max_steps:
             if self.port.stopping():
                 return await self.finish("cancelled")
@@ -331,7 +333,8 @@ class _Run:
             pending=tuple(pending),
             output=self.output,
         )
-        await self.tell("run_end", (RunPaused if reason == "paused" else RunEnd)(result=result))
+        if not self.port.quiet:
+            await self.tell("run_end", (RunPaused if reason == "paused" else RunEnd)(result=result))
         return result
 
     def add(self, *messages: ChatMessage) -> None:

@@ -114,10 +114,24 @@ class Attempts:
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
         """Return the first answer. Raises the first cause, whose `attempts` lists them all."""
-        first = await self._first(request, emit) if self._plain else None
-        if isinstance(first, LLMResult) and _good(first):
-            return first
-        return await _Call(self, request, emit, first).run()
+        if not self._plain:
+            return await _Call(self, request, emit).run()
+        # The usual case: one attempt that goes well, with nothing to keep time or records of.
+        target = self.targets[0]
+        if emit is not None:
+            emit(Attempt(1, "", target.provider, target.model))
+        llm = self.repaired.get(0, target.llm) if self.repaired else target.llm
+        first: LLMResult | Exception
+        try:
+            first = await llm.generate(request, emit)
+            if _good(first):
+                return first
+        except Exception as error:
+            first = error
+        try:
+            return await _Call(self, request, emit, first).run()
+        finally:
+            del first  # an error holds this frame, which must not hold the error
 
     def each(self, wrap: Callable[[AgentLLM], AgentLLM]) -> "Attempts":
         """Return the same chain, with each of its models wrapped."""
@@ -128,16 +142,6 @@ class Attempts:
         """Return the same chain, with other bounds on its time."""
         policy = replace(self.policy, call_timeout=call_timeout, budget=budget)
         return Attempts(self.targets, policy, breakers=self.breakers, on_call=self.on_call, task=self.task)
-
-    async def _first(self, request: LLMRequest, emit: EmitDelta | None) -> LLMResult | Exception:
-        """The usual case: one attempt that goes well, with nothing to keep time or records of."""
-        target = self.targets[0]
-        if emit is not None:
-            emit(Attempt(1, "", target.provider, target.model))
-        try:
-            return await self.repaired.get(0, target.llm).generate(request, emit)
-        except Exception as error:
-            return error
 
 
 class _Call:
@@ -370,7 +374,8 @@ def _target(llm: AgentLLM) -> Target:
 
 
 def _good(result: LLMResult) -> bool:
-    return result.stop_reason != "interrupted" and not _empty(result)
+    stop = result.stop_reason
+    return stop == "tool_calls" or (stop != "interrupted" and not _empty(result))
 
 
 def _empty(result: LLMResult) -> bool:

@@ -1,5 +1,6 @@
 """What the adapters over HTTP share."""
 
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -26,9 +27,11 @@ class HttpDialect(Dialect, Protocol):
 class HttpModel:
     """The one call, and a whole response read by the reader of streams: one place for both."""
 
-    async def generate(self: HttpDialect, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+    def generate(
+        self: HttpDialect, request: LLMRequest, emit: EmitDelta | None = None
+    ) -> Coroutine[Any, Any, LLMResult]:
         """One call of the model. Raises `LLMError`; never retries."""
-        return await call(self, request, emit)
+        return call(self, request, emit)
 
     def parse_response(
         self: HttpDialect, request: LLMRequest, body: bytes, emit: EmitDelta | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from playhead.encode import mask
 from playhead.errors import LLMError
@@ -56,9 +56,7 @@ def call_record(
 
 def total_usage(usages: Sequence[Usage]) -> Usage:
     """Return the sum; a count that one of them did not report is unknown."""
-
-    def add(name: str) -> int | None:
-        counts = [getattr(usage, name) for usage in usages]
-        return None if not counts or None in counts else sum(counts)
-
-    return Usage(*(add(name) for name in Usage.__struct_fields__))
+    if len(usages) == 1:
+        return usages[0]
+    columns = zip(*map(astuple, usages), strict=True)
+    return Usage(*[None if None in counts else sum(counts) for counts in columns])
