@@ -6,10 +6,10 @@ one. No text made here holds a header, a query string or a body.
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from functools import cache, lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,7 +18,7 @@ from playhead.encode import mask
 from playhead.errors import ConfigError, LLMConnectionError, LLMError, LLMTimeoutError, ProtocolError
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession, ClientTimeout
+    from aiohttp import ClientRequest, ClientResponse, ClientSession, ClientTimeout, StreamReader
 
 CONNECT_TIMEOUT = 15.0
 # An answer of a model is text; more than this is a fault or an attack.
@@ -42,16 +42,13 @@ class HttpRequest(msgspec.Struct, frozen=True):
 class Response:
     """A response whose body is not read yet. Close it."""
 
-    __slots__ = ("_content", "_heard", "_read", "_response", "_silence", "_timer", "_url", "status")
+    __slots__ = ("_content", "_request", "_response", "_watch", "status")
 
-    def __init__(self, response: "ClientResponse", url: str) -> None:
+    def __init__(self, response: "ClientResponse", request: HttpRequest) -> None:
         self._response = response
         self._content = response.content
-        self._url = url
-        self._silence: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._heard = 0.0
-        self._read = 0
+        self._request = request
+        self._watch: _Watch | None = None
         self.status = response.status
 
     @property
@@ -65,78 +62,88 @@ class Response:
 
     async def read(self, limit: int = MAX_BODY) -> bytes:
         """Return the whole body. Raises `ProtocolError` past `limit` bytes, or as `piece` does."""
-        size_told = self._response.content_length
-        if size_told is not None and "Content-Encoding" not in self.headers:
-            if size_told > limit:
-                raise self._too_much(limit)
-            try:
-                piece = await self._content.readany()
-                # Most bodies arrive in one piece.
-                return piece if len(piece) == size_told else piece + await self._content.read()
-            except (TimeoutError, OSError, _client_error()) as error:
-                raise _mapped(error, where(self._url)) from None
         pieces: list[bytes] = []
         size = 0
+        told = self._response.content_length
+        if told is not None and told > limit and "Content-Encoding" not in self.headers:
+            raise self._too_much(limit)
         while piece := await self.piece():
             size += len(piece)
             if size > limit:
                 raise self._too_much(limit)
             pieces.append(piece)
-        return b"".join(pieces)
+            if self._content.at_eof():
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _too_much(self, limit: int) -> ProtocolError:
-        return ProtocolError(f"{where(self._url)} sent more than {limit} bytes in one answer.", passing=False)
+        return ProtocolError(
+            f"{where(self._request.url)} sent more than {limit} bytes in one answer.", passing=False
+        )
 
     async def piece(self) -> bytes:
         """Return what arrived of the body meanwhile, waiting for some; nothing at the end of it.
 
         Raises `LLMTimeoutError` or `LLMConnectionError`.
         """
-        if self._timer is None:
-            self._watch()
+        content, watch = self._content, self._watch
         try:
-            piece = await self._content.readany()
+            if watch is None:
+                if content.is_eof():
+                    return await content.readany()  # no more is to come
+                watch = self._watch = _Watch(content, self._request.timeout)
+            piece = await content.readany()
         except (TimeoutError, OSError, ValueError, _client_error()) as error:
-            raise _mapped(error, where(self._url)) from None
-        self._heard = monotonic()
-        self._read += len(piece)
+            raise _mapped(error, where(self._request.url)) from None
+        watch.hear(piece)
         return piece
-
-    def _watch(self) -> None:
-        """Bound each silence by one timer that looks when the last piece came.
-
-        aiohttp sets a timer anew for each piece, which costs more than to read the piece.
-        """
-        connection = self._response.connection
-        protocol = None if connection is None else connection.protocol
-        if protocol is not None and protocol.read_timeout:
-            self._silence = protocol.read_timeout
-            protocol.read_timeout = None
-            self._heard = monotonic()
-            self._look_after(self._silence)
-
-    def _look_after(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
-
-    def _look(self) -> None:
-        assert self._silence is not None
-        unread = self._content.total_bytes > self._read
-        rest = self._silence if unread else self._heard + self._silence - monotonic()
-        if rest > 0:
-            self._look_after(rest)
-        else:
-            self._content.set_exception(TimeoutError())
 
     def close(self) -> None:
         """Give the connection back, or drop it when the body was not read to its end."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.end()
         if self._response.connection is None:
             return  # given back when the last byte came
         if self._content.at_eof():
             self._response.release()
         else:
             self._response.close()
+
+
+class _Watch:
+    """Bounds each silence of a body by one timer that looks when the last piece came.
+
+    aiohttp sets a timer anew for each piece, which costs more than to read the piece.
+    """
+
+    __slots__ = ("_content", "_heard", "_read", "_silence", "_timer")
+
+    def __init__(self, content: "StreamReader", silence: float | None) -> None:
+        self._content = content
+        self._silence = silence
+        self._read = 0
+        self._heard = monotonic()
+        self._timer = None if silence is None else self._look_after(silence)
+
+    def hear(self, piece: bytes) -> None:
+        self._heard = monotonic()
+        self._read += len(piece)
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_after(self, seconds: float) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        assert self._silence is not None
+        unread = self._content.total_bytes > self._read
+        rest = self._silence if unread else self._heard + self._silence - monotonic()
+        if rest > 0:
+            self._timer = self._look_after(rest)
+        else:
+            self._content.set_exception(TimeoutError())
 
 
 async def post(request: HttpRequest) -> Response:
@@ -155,7 +162,7 @@ async def post(request: HttpRequest) -> Response:
         )
     except (TimeoutError, OSError, ValueError, _client_error()) as error:
         raise _mapped(error, where(request.url)) from None
-    return Response(response, request.url)
+    return Response(response, request)
 
 
 @lru_cache(64)
@@ -190,6 +197,26 @@ def where(url: str) -> str:
     except ValueError:
         return "the configured address"
     return f"{parts.hostname}{port}" if parts.hostname else "the configured address"
+
+
+@cache
+def _request_class() -> type["ClientRequest"]:
+    """aiohttp's, without what takes it long. Where a later aiohttp calls none of this, it does it its way."""
+    import aiohttp
+
+    class Request(aiohttp.ClientRequest):
+        def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
+            for name, value in self.DEFAULT_HEADERS.items():
+                if name not in self.headers:
+                    self.headers[name] = value
+
+        async def write_bytes(self, writer: Any, conn: Any, content_length: int | None = None) -> None:
+            await super().write_bytes(writer, conn, content_length)
+            if conn.protocol is not None:
+                # Its timer waits for the first byte now; a `_Watch` sees to the body.
+                conn.protocol.read_timeout = None
+
+    return Request
 
 
 @cache
@@ -231,6 +258,7 @@ async def _hold_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator["Clie
         connector=aiohttp.TCPConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("User-Agent",),
+        request_class=_request_class(),
     )
     try:
         yield session
