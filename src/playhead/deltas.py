@@ -60,16 +60,16 @@ class Deltas:
         delta.run_id = self.run_id
         delta.step = self.step
         delta.at = now_ms()
-        if isinstance(delta, TextDelta):
+        if type(delta) is TextDelta:
             delta.message_id = self.message_id
             delta.offset = self.offset
             self.offset += len(delta.text)
             self.text.append(delta.text)
-        elif isinstance(delta, ReasoningDelta):
+        elif type(delta) is ReasoningDelta:
             delta.message_id = self.message_id
             delta.offset = self.reasoning_offset
             self.reasoning_offset += len(delta.text)
-        elif isinstance(delta, Attempt) and delta.number > 1:
+        elif type(delta) is Attempt and delta.number > 1:
             self.begin()
         if self.sink is not None:
             try:

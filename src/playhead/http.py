@@ -6,7 +6,7 @@ one. No text made here holds a header, a query string or a body.
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -61,19 +61,21 @@ class Response:
         return self._response.headers
 
     async def read(self, limit: int = MAX_BODY) -> bytes:
-        """Return the whole body. Raises `ProtocolError` past `limit` bytes, or as `piece` does."""
+        """Return the whole body. Raises `ProtocolError` past `limit` bytes, or as `each` does."""
         pieces: list[bytes] = []
-        size = 0
+        left = limit
+
+        def take(piece: bytes) -> None:
+            nonlocal left
+            left -= len(piece)
+            if left < 0:
+                raise self._too_much(limit)
+            pieces.append(piece)
+
         told = self._response.content_length
         if told is not None and told > limit and "Content-Encoding" not in self.headers:
             raise self._too_much(limit)
-        while piece := await self.piece():
-            size += len(piece)
-            if size > limit:
-                raise self._too_much(limit)
-            pieces.append(piece)
-            if self._content.at_eof():
-                break
+        await self.each(take)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _too_much(self, limit: int) -> ProtocolError:
@@ -81,22 +83,19 @@ class Response:
             f"{where(self._request.url)} sent more than {limit} bytes in one answer.", passing=False
         )
 
-    async def piece(self) -> bytes:
-        """Return what arrived of the body meanwhile, waiting for some; nothing at the end of it.
-
-        Raises `LLMTimeoutError` or `LLMConnectionError`.
-        """
-        content, watch = self._content, self._watch
-        try:
-            if watch is None:
-                if content.is_eof():
-                    return await content.readany()  # no more is to come
-                watch = self._watch = _Watch(content, self._request.timeout)
-            piece = await content.readany()
-        except (TimeoutError, OSError, ValueError, _client_error()) as error:
-            raise _mapped(error, where(self._request.url)) from None
-        watch.hear(piece)
-        return piece
+    async def each(self, take: Callable[[bytes], None]) -> None:
+        """Hand the body over as it arrives. Raises `LLMTimeoutError` or `LLMConnectionError`."""
+        content = self._content
+        watch = None if content.is_eof() else _Watch(content, self._request.timeout)
+        self._watch = watch
+        while not content.at_eof():
+            try:
+                piece = await content.readany()
+            except (TimeoutError, OSError, ValueError, _client_error()) as error:
+                raise _mapped(error, where(self._request.url)) from None
+            if watch is not None:
+                watch.hear(piece)
+            take(piece)
 
     def close(self) -> None:
         """Give the connection back, or drop it when the body was not read to its end."""

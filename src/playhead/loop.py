@@ -115,7 +115,7 @@ class AgentLoop:
             answers=answers,
             turn_id=turn_id,
         )
-        return await self.run_on(port, context=context, made=made)
+        return await _Run(self, port, context, made).carry_out()
 
     async def stream(
         self,

@@ -105,7 +105,7 @@ async def _read_stream(
     parser = EventParser()
     try:
         async with asyncio.timeout(first_token_timeout) as guard:
-            await _feed(parser, reader, response, guard)
+            await response.each(_Feed(parser, reader, guard).take)
     except TimeoutError:
         if not getattr(reader, "ended", False):
             raise LLMTimeoutError(f"No content within {first_token_timeout:.3g} s.") from None
@@ -130,28 +130,35 @@ def _take_tail(parser: EventParser, reader: StreamReader) -> None:
             break  # the cut went through this event: the stream has no end marker either
 
 
-async def _feed(
-    parser: EventParser, reader: StreamReader, response: http.Response, guard: asyncio.Timeout
-) -> None:
-    take = reader.take
-    name, data, read = "", b"", 0
-    try:
-        while piece := await response.piece():
-            events = parser.feed(piece)
+class _Feed:
+    """Takes the pieces of a stream: events for the reader, and how long to wait for more for the guard."""
+
+    def __init__(self, parser: EventParser, reader: StreamReader, guard: asyncio.Timeout) -> None:
+        self._parse = parser.feed
+        self._reader = reader
+        self._guard = guard
+        self._waiting = guard.when() is not None
+        self._size = 0
+
+    def take(self, piece: bytes) -> None:
+        reader, data = self._reader, b""
+        try:
+            events = self._parse(piece)
             for name, data in events:
-                take(name, data)
-            read += len(piece)
-            if read > MAX_STREAM:
+                reader.take(name, data)
+            self._size += len(piece)
+            if self._size > MAX_STREAM:
                 text = f"The provider streamed more than {MAX_STREAM} bytes in one answer."
                 raise ProtocolError(text, passing=False)
-            if getattr(reader, "ended", False):
-                if events:  # keep-alives do not count
-                    guard.reschedule(asyncio.get_running_loop().time() + _AFTER_THE_END)
-            elif guard.when() is not None and not reader.empty:
-                guard.reschedule(None)
-    except ProtocolError as error:
-        error.add_note(f"In the stream, soon after byte {read}: {data[:200]!r}")
-        raise
+        except ProtocolError as error:
+            error.add_note(f"In the stream, soon after byte {self._size}: {data[:200]!r}")
+            raise
+        if getattr(reader, "ended", False):
+            if events:  # keep-alives do not count
+                self._guard.reschedule(asyncio.get_running_loop().time() + _AFTER_THE_END)
+        elif self._waiting and not reader.empty:
+            self._waiting = False
+            self._guard.reschedule(None)
 
 
 async def _refused(dialect: Dialect, response: http.Response) -> LLMError:

@@ -24,9 +24,15 @@ class EventParser:
         self._name = ""
         self._after_cr = False
         self._at_start = True
+        # Is what follows the beginning of an event?
+        self._between = False
 
     def feed(self, piece: bytes) -> list[SSEvent]:
         """Return the events that `piece` completes. Raises `ProtocolError` for one of over 16 MiB."""
+        if self._between and piece[-2:] == b"\n\n" and len(piece) < MAX_EVENT and b"\r" not in piece:
+            whole = _whole_events(piece)
+            if whole is not None:
+                return whole
         if self._after_cr and piece:
             self._after_cr = False
             if piece[:1] == b"\n":
@@ -40,6 +46,7 @@ class EventParser:
             raise ProtocolError(text, passing=False)
         if b"\n" not in piece:
             self._pieces.append(piece)
+            self._between = False
             return []
         if self._pieces:
             self._pieces.append(piece)
@@ -48,6 +55,7 @@ class EventParser:
         self._pieces = [rest] if rest else []
         events = self._lines(lines)
         self._size = len(rest) + sum(map(len, self._data))
+        self._between = not (self._size or self._data or self._name or self._after_cr)
         return events
 
     def finish(self) -> list[SSEvent]:
@@ -81,3 +89,15 @@ class EventParser:
             elif line == b"data":
                 data.append(b"")
         return events
+
+
+def _whole_events(piece: bytes) -> list[SSEvent] | None:
+    """Return the events of a piece that holds nothing but whole ones, of a line of data each."""
+    events: list[SSEvent] = []
+    for event in piece[:-2].split(b"\n\n"):
+        data = event[6:]
+        # Blank data is no event; data of several lines is joined by the rules.
+        if event[:6] != b"data: " or data[:1] <= b" " or b"\n" in event:
+            return None
+        events.append(("message", data))
+    return events
