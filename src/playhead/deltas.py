@@ -153,6 +153,6 @@ class EventQueue:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def wait(self) -> None:
+    def wait(self) -> asyncio.Future[None]:
         self.waiter = asyncio.get_running_loop().create_future()
-        await self.waiter
+        return self.waiter

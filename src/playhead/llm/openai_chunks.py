@@ -56,6 +56,18 @@ class Response(msgspec.Struct):
 decode_chunk = msgspec.json.Decoder(Response).decode
 
 
+def is_text(choice: Choice, delta: Message) -> bool:
+    """Is this text without a tag, and nothing else?"""
+    content = delta.content
+    return (
+        type(content) is str
+        and content != ""
+        and "<" not in content
+        and not (delta.tool_calls or delta.reasoning_content or delta.reasoning or delta.refusal)
+        and not (delta.reasoning_details or delta.function_call or choice.finish_reason or choice.message)
+    )
+
+
 def documents(data: bytes) -> list[bytes]:
     """The documents of an event that does not parse: servers forget the blank line between two."""
     lines = data.split(b"\n")

@@ -19,6 +19,7 @@ from playhead.llm.openai_chunks import (
     Response,
     decode_chunk,
     documents,
+    is_text,
     map_usage,
     merged_counts,
 )
@@ -107,6 +108,14 @@ class OpenAIReader:
             return
         if name == "error" and not response.error:
             raise error_in(other_error(data, True) or data.decode("utf-8", "replace"))
+        if self._think.plain and response.choices and not response.error and response.usage is None:
+            # Nearly every chunk of a stream is a bit of text and nothing else.
+            choice = response.choices[0]
+            delta = choice.delta
+            if delta is not None and choice.index == self._index and is_text(choice, delta):
+                self._model = response.model or self._model
+                self._assembly.text(delta.content)
+                return
         self._take_response(response, data)
 
     def _take_odd(self, data: bytes) -> None:

@@ -25,13 +25,14 @@ class EventParser:
         self._after_cr = False
         self._at_start = True
         # Is what follows the beginning of an event?
-        self._between = False
+        self._between = True
 
     def feed(self, piece: bytes) -> list[SSEvent]:
         """Return the events that `piece` completes. Raises `ProtocolError` for one of over 16 MiB."""
         if self._between and piece[-2:] == b"\n\n" and len(piece) < MAX_EVENT and b"\r" not in piece:
             whole = _whole_events(piece)
-            if whole is not None:
+            if whole:
+                self._at_start = False
                 return whole
         if self._after_cr and piece:
             self._after_cr = False
@@ -91,13 +92,15 @@ class EventParser:
         return events
 
 
-def _whole_events(piece: bytes) -> list[SSEvent] | None:
-    """Return the events of a piece that holds nothing but whole ones, of a line of data each."""
+def _whole_events(piece: bytes) -> list[SSEvent]:
+    """Return the events of a piece that holds nothing but whole ones, of a line of data each; else none."""
+    if piece.find(b"\n") == len(piece) - 2 and piece[:6] == b"data: " and piece[6] > 32:
+        return [("message", piece[6:-2])]
     events: list[SSEvent] = []
     for event in piece[:-2].split(b"\n\n"):
         data = event[6:]
         # Blank data is no event; data of several lines is joined by the rules.
         if event[:6] != b"data: " or data[:1] <= b" " or b"\n" in event:
-            return None
+            return []
         events.append(("message", data))
     return events
