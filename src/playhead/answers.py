@@ -107,6 +107,8 @@ class Answers:
         return self._answered([*landed, *await self._side_by_side(0, effects)], pending)
 
     def _answered(self, landed: Sequence["Landed"], pending: Sequence[ToolCall] = ()) -> Answered:
+        if len(landed) == 1 and not self.repeats.watching and not landed[0][2].is_error:
+            return Answered((landed[0][1],), (landed[0][2],), pending)
         if self.repeats.watching or any(told.is_error for _, _, told in landed):
             self.repeats.count([(call, reply) for call, reply, _ in landed])
         return Answered([reply for _, reply, _ in landed], [told for _, _, told in landed], pending)

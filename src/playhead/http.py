@@ -62,6 +62,12 @@ class Response:
 
     async def read(self, limit: int = MAX_BODY) -> bytes:
         """Return the whole body. Raises `ProtocolError` past `limit` bytes, or as `each` does."""
+        told = self._response.content_length
+        if told is not None and "Content-Encoding" not in self.headers:
+            if told > limit:
+                raise self._too_much(limit)
+            if self._content.is_eof():
+                return self._content.read_nowait()  # it came with the headers
         pieces: list[bytes] = []
         left = limit
 
@@ -72,11 +78,8 @@ class Response:
                 raise self._too_much(limit)
             pieces.append(piece)
 
-        told = self._response.content_length
-        if told is not None and told > limit and "Content-Encoding" not in self.headers:
-            raise self._too_much(limit)
         await self.each(take)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return b"".join(pieces)
 
     def _too_much(self, limit: int) -> ProtocolError:
         return ProtocolError(

@@ -55,6 +55,9 @@ def _is_more(message: Message) -> bool:
 
 
 def _calls(pieces: Sequence[JsonObject], names: Mapping[str, str]) -> tuple[ToolCall, ...] | None:
+    if len(pieces) == 1:
+        call = _call(pieces[0], names)
+        return None if call is None else (call,)
     calls: list[ToolCall] = []
     ids: set[str] = set()
     for piece in pieces:

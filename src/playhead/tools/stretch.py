@@ -21,7 +21,8 @@ class FirstStretch:
         try:
             self._waiting = self._steps.send(None)
         except StopIteration as end:
-            self._finish(end.value)
+            self.done = True
+            self.value = end.value
 
     def _finish(self, value: Any) -> None:
         self.done = True
