@@ -206,6 +206,8 @@ def _request_class() -> type["ClientRequest"]:
     """aiohttp's, without what takes it long. Where a later aiohttp calls none of this, it does it its way."""
     import aiohttp
 
+    send = aiohttp.ClientRequest.write_bytes
+
     class Request(aiohttp.ClientRequest):
         def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
             for name, value in self.DEFAULT_HEADERS.items():
@@ -213,7 +215,7 @@ def _request_class() -> type["ClientRequest"]:
                     self.headers[name] = value
 
         async def write_bytes(self, writer: Any, conn: Any, content_length: int | None = None) -> None:
-            await super().write_bytes(writer, conn, content_length)
+            await send(self, writer, conn, content_length)
             if conn.protocol is not None:
                 # Its timer waits for the first byte now; a `_Watch` sees to the body.
                 conn.protocol.read_timeout = None

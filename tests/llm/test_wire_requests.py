@@ -3,6 +3,7 @@
 Each rule is a field of the profile; the request is what goes over the socket.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -280,3 +281,12 @@ async def test_a_second_profile_does_not_get_the_bytes_of_the_first() -> None:
     assert len(first[1]["tool_calls"][0]["id"]) == 9
     assert second[1]["tool_calls"][0]["id"] == "run7.step2.call-1"
     assert second[1]["content"] is None
+
+
+async def test_models_of_one_server_that_share_a_run_are_each_asked_by_name() -> None:
+    """What is kept for a run of the beginning of a request is kept by model."""
+    request = LLMRequest([UserMessage("hi")], system="Be brief.")
+    for model in ("one", "two", "one"):
+        llm = OpenAICompatible(model, "sk-test", "http://fake.example/v1")
+        body = json.loads(llm.build_request(request, stream=False).body)
+        assert (body["model"], body["messages"][0]["content"]) == (model, "Be brief.")

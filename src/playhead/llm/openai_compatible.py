@@ -78,6 +78,7 @@ class OpenAICompatible(HttpModel):
         # Wire bytes are kept in the messages: those of another profile or server are not ours.
         which = hashlib.sha256(_encode([self.profile, self._server])).hexdigest()[:16]
         self._key = f"{KEY}/{which}"
+        self._begin_key = f"{self._key}/begin/{model}"
         self._options_key = f"{self._key}/options"
         self._names_key = f"{self._key}/names"
         self._convert_id = ID_CODECS[self.profile.id_codec]
@@ -103,14 +104,21 @@ class OpenAICompatible(HttpModel):
         history = self._history(request)
         conversation, systems = history.update(request.messages)
         conversation = conversation or [_GO_ON]  # no messages, or instructions alone, are refused
-        system = "\n\n".join([request.system, *systems] if request.system else systems)
-        body: list[bytes | bytearray] = [self._head]
-        if system:
-            body += (_encode({"role": "system", "content": system}), b",")
-        body += conversation
-        body += (b"]", self._options(request, stream, history.has_calls), b"}")
+        options = self._options(request, stream, history.has_calls)
+        body = b"".join((self._begin(request, systems), *conversation, b"]", options, b"}"))
         headers = self._stream_headers if stream else self._headers
-        return http.HttpRequest(self.url, headers, b"".join(body), request.timeout, request.total_timeout)
+        return http.HttpRequest(self.url, headers, body, request.timeout, request.total_timeout)
+
+    def _begin(self, request: LLMRequest, systems: Sequence[str]) -> bytes:
+        """The body up to the conversation. Encoded once for a run, like the options."""
+        system = request.system or ""
+        if systems:
+            system = "\n\n".join([system, *systems] if system else systems)
+        held: tuple[str, bytes] | None = request.memo.get(self._begin_key)
+        if held is None or held[0] != system:
+            told = _encode({"role": "system", "content": system}) + b"," if system else b""
+            held = request.memo[self._begin_key] = (system, self._head + told)
+        return held[1]
 
     def _history(self, request: LLMRequest) -> EncodedHistory:
         held: EncodedHistory | None = request.memo.get(self._key)
