@@ -98,7 +98,8 @@ class Response:
                 raise _mapped(error, where(self._request.url)) from None
             if watch is not None:
                 watch.hear(piece)
-            take(piece)
+            if piece:
+                take(piece)
 
     def close(self) -> None:
         """Give the connection back, or drop it when the body was not read to its end."""
