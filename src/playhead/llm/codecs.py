@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from playhead.types import ToolSchema
 
@@ -54,7 +55,12 @@ def wire_name(name: str, limit: int = 64) -> str:
     """
     if not name:
         return "unnamed"
-    return name if len(name) <= limit and not _UNSAFE.search(name) else _shortened(name, limit)
+    return name if len(name) <= limit and _is_safe(name) else _shortened(name, limit)
+
+
+@lru_cache(256)
+def _is_safe(name: str) -> bool:
+    return _UNSAFE.search(name) is None
 
 
 def real_names(tools: Sequence[ToolSchema], limit: int = 64) -> dict[str, str]:

@@ -261,7 +261,8 @@ class EncodedHistory:
     def update(self, messages: Sequence[ChatMessage]) -> tuple[list[bytes | bytearray], list[str]]:
         """Return the pieces of the comma-joined conversation, and the texts of its system messages."""
         count = len(self._done)
-        if count and list(messages[:count]) != self._done:
+        known = messages[:count]
+        if count and (known if isinstance(known, list) else list(known)) != self._done:
             self._reset()
             count = 0
         if self._tail is not None:

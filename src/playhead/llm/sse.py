@@ -29,11 +29,9 @@ class EventParser:
 
     def feed(self, piece: bytes) -> list[SSEvent]:
         """Return the events that `piece` completes. Raises `ProtocolError` for one of over 16 MiB."""
-        if self._between and piece[-2:] == b"\n\n" and len(piece) < MAX_EVENT and b"\r" not in piece:
-            whole = _whole_events(piece)
-            if whole:
-                self._at_start = False
-                return whole
+        if self._between and _is_one_event(piece):
+            self._at_start = False
+            return [("message", piece[6:-2])]
         if self._after_cr and piece:
             self._after_cr = False
             if piece[:1] == b"\n":
@@ -92,15 +90,14 @@ class EventParser:
         return events
 
 
-def _whole_events(piece: bytes) -> list[SSEvent]:
-    """Return the events of a piece that holds nothing but whole ones, of a line of data each; else none."""
-    if piece.find(b"\n") == len(piece) - 2 and piece[:6] == b"data: " and piece[6] > 32:
-        return [("message", piece[6:-2])]
-    events: list[SSEvent] = []
-    for event in piece[:-2].split(b"\n\n"):
-        data = event[6:]
-        # Blank data is no event; data of several lines is joined by the rules.
-        if event[:6] != b"data: " or data[:1] <= b" " or b"\n" in event:
-            return []
-        events.append(("message", data))
-    return events
+def _is_one_event(piece: bytes) -> bool:
+    """Is this one line of data, not blank, and the end of its event? So it arrives, if it does by itself."""
+    line = len(piece) - 2
+    return (
+        piece.find(b"\n") == line
+        and piece[-1:] == b"\n"
+        and piece[:6] == b"data: "
+        and piece[6] > 32
+        and line < MAX_EVENT
+        and b"\r" not in piece
+    )
