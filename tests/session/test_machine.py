@@ -277,7 +277,7 @@ def test_whatever_is_done_to_threads_nothing_is_lost_or_doubled(
     run_state_machine_as_test(
         Here,
         settings=settings(
-            max_examples=25 if kind == "memory" else 10,
+            max_examples={"memory": 25, "sqlite": 15, "postgres": 8}[kind],
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -158,8 +158,10 @@ async def test_queued_runs_are_absorbed_once(ledger: Ledger) -> None:
     assert waiting[1].message is not None
     await ledger.record(Entry(waiting[1], [event("a")], [(waiting[1].message, 0)], "running"))
     ids = [run.run_id for run in waiting]
-    assert list(await ledger.absorb(Thread("t"), ids, active.run_id)) == [ids[0], ids[2]]
-    assert list(await ledger.absorb(Thread("t"), ids, active.run_id)) == []
+    assert list(await ledger.absorb(waiting, active, 2)) == [ids[0], ids[2]]
+    assert list(await ledger.absorb(waiting, active, 3)) == []
+    rows = await ledger.turns.turn(active.turn_id)
+    assert [(row.content, row.step_index) for row in rows] == [("m0", 2), ("m2", 2)]
     held = await ledger.run(ids[0])
     assert held is not None
     assert (held.state, held.absorbed_by) == ("absorbed", active.run_id)

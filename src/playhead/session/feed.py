@@ -21,6 +21,9 @@ _GROWING_TYPES = ("text_delta", "reasoning_delta")
 
 MOST_ITEMS = 1_000
 MOST_BYTES = 2**20
+# A message that is taken back before its turn tells these two while the text of another run goes on. No
+# text begins after them: there is always something else first.
+_OF_ANOTHER = ("run_start", "run_end")
 # After these, what was only live before is told by what is recorded.
 _CLOSING = ("attempt", "step_end", *LAST)
 
@@ -217,7 +220,6 @@ class Offsets:
         # Characters of the text that goes on, whichever message it is of; 0 between texts.
         self._text = resumed
         self._known: dict[str, tuple[str, int]] = {}
-        self._run = ""
 
     def known(self, type: str, message_id: str) -> int:
         """The characters that the reader has of a message."""
@@ -232,7 +234,6 @@ class Offsets:
         self._known[delta.type] = (delta.message_id, end)
         if isinstance(delta, TextDelta):
             self._text = end
-            self._run = delta.run_id
 
     def rest(self, shown: Shown) -> Shown | None:
         """What of an event is new to the reader, with the id that it is resumed from."""
@@ -240,7 +241,7 @@ class Offsets:
             if self._text and shown.seq is None:
                 # Of attempts, it is the one whose text the reader has a part of.
                 return None if shown.type == "attempt" else shown
-            if self._text and self._is_of_another(shown):
+            if self._text and shown.type in _OF_ANOTHER:
                 return Shown(shown.type, event=shown.event, seq=shown.seq, id=f"{shown.seq}.{self._text}")
             self._text = 0
             return shown
@@ -253,11 +254,6 @@ class Offsets:
             delta = replace(delta, text=delta.text[known - delta.offset :], offset=known)
         id = f"{shown.seq}.{self._text}" if self._text else None
         return Shown(shown.type, event=delta, seq=shown.seq, id=id)
-
-    def _is_of_another(self, shown: Shown) -> bool:
-        """Is it of a run that was taken back before its turn, while the text of this one goes on?"""
-        # A run's own text is recorded before whatever of it comes next; only an attempt voids it.
-        return shown.type != "attempt" and shown.event.run_id != self._run
 
 
 async def follow(

@@ -167,7 +167,7 @@ class Lines:
             earlier=self._recent.pop(run.thread, ()),
             flush_seconds=limits.flush_seconds,
             pend=lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),
-            steer=lambda: self._absorb(run),
+            steer=lambda step: self._absorb(run, step),
             cancel=run.cancel,
         )
         turn_id = await port.open()
@@ -178,24 +178,20 @@ class Lines:
             return result
         made = () if run.row.message is None else port.written[:1]
         result = await self._loop.run_on(port, context=run.context, made=made)
-        await self._write_absorbed(run)
         self._remember(run, port)
         return result
 
-    async def _absorb(self, active: LiveRun) -> Sequence[UserMessage]:
+    async def _absorb(self, active: LiveRun, step: int) -> Sequence[UserMessage]:
         """Give the messages that came to steer a run to it."""
         waiting, active.steering = [run for run in active.steering if run.task is None], []
         if not waiting:
             return ()
-        ids = [run.run_id for run in waiting]
-        taken = set(await self._ledger.absorb(active.thread, ids, by=active.run_id))
+        taken = set(await self._ledger.absorb([run.row for run in waiting], active.row, step))
         absorbed = [run for run in waiting if run.run_id in taken]
         for run in absorbed:
             self._leave(run)
             active.result.add_done_callback(_pass_on(run.result))
-        messages = [run.row.message for run in absorbed if run.row.message is not None]
-        active.absorbed += messages
-        return messages
+        return [run.row.message for run in absorbed if run.row.message is not None]
 
     async def _finish(self, run: LiveRun, reason: Reason) -> None:
         """See to it that the end is told and written, once, and let the next run of the thread begin."""
@@ -205,20 +201,9 @@ class Lines:
         if reason[2] != StoreError.code:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_LAST_MOMENT if self.closed else None):
-                    await self._write_absorbed(run)
                     await self._write_end(run, result)
         if not run.result.done():
             self._settle(run, result)
-
-    async def _write_absorbed(self, run: LiveRun) -> None:
-        """A message that a run took in and did not come to tell is not lost."""
-        if run.port is None or not run.absorbed:
-            return
-        written = {message.id for message in run.port.written}
-        loose = [(message, 0) for message in run.absorbed if message.id not in written]
-        run.absorbed.clear()
-        if loose:
-            await run.port.journal.write([], loose)
 
     async def _write_end(self, run: LiveRun, result: AgentRunResult) -> None:
         end = end_event(run.row, result)

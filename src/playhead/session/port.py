@@ -18,7 +18,7 @@ from playhead.waiting import left_open
 
 T = TypeVar("T")
 Pend = Callable[[Sequence[ToolCall]], Sequence[PendingCall]]
-Steer = Callable[[], Awaitable[Sequence[UserMessage]]]
+Steer = Callable[[int], Awaitable[Sequence[UserMessage]]]
 
 
 class StoredPort(PlainPort):
@@ -37,7 +37,7 @@ class StoredPort(PlainPort):
         earlier: rows of the thread's last turns, if they are at hand.
         flush_seconds: how long a text may be shown and not be written.
         pend: what is to be kept of the calls that the run leaves waiting.
-        steer: returns messages that came in for this run, which are then its own.
+        steer: returns messages that came in for this run before a step, and are written as its own.
         cancel: as `PlainPort` takes it.
     """
 
@@ -117,7 +117,7 @@ class StoredPort(PlainPort):
         return await self._readable()
 
     async def inbox(self, step: int) -> Sequence[UserMessage]:
-        return await self._steer() if self._steer is not None else ()
+        return await self._steer(step) if self._steer is not None else ()
 
     async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
         if self._closed:

@@ -49,7 +49,6 @@ class LiveRun:
         self.finishing: asyncio.Task[None] | None = None
         self.result: asyncio.Future[AgentRunResult] = asyncio.get_running_loop().create_future()
         self.steering: list[LiveRun] = []
-        self.absorbed: list[UserMessage] = []
 
     @property
     def run_id(self) -> str:

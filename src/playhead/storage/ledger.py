@@ -176,8 +176,9 @@ class Ledger(Protocol):
         """
         ...
 
-    async def absorb(self, thread: Thread, run_ids: Sequence[str], by: str) -> Sequence[str]:
-        """Give queued runs to the one that takes their messages in; return those that still were."""
+    async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
+        """Give queued runs of a thread to the one that takes their messages in before a step: they are
+        written as its own. Returns the ids of those that still were queued."""
         ...
 
     async def run(self, run_id: str, *, tenant_id: str | None = None) -> RunRow | None:

@@ -140,14 +140,18 @@ class MemoryLedger:
         fresh = {event.key for event in new}
         return Recorded(rows, [keys[e.key] if e.key in fresh else None for e in entry.events])
 
-    async def absorb(self, thread: Thread, run_ids: Sequence[str], by: str) -> Sequence[str]:
+    async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
         """See `Ledger.absorb`."""
         taken = []
-        for run_id in run_ids:
-            run = self._runs.get((thread.tenant_id, run_id))
-            if run is not None and run.state == "queued":
-                self._end(replace(run, state="absorbed", absorbed_by=by))
-                taken.append(run_id)
+        for given in runs:
+            run = self._runs.get((by.tenant_id, given.run_id))
+            if run is None or run.state != "queued" or run.message is None:
+                continue
+            self._end(replace(run, state="absorbed", absorbed_by=by.run_id))
+            taken.append(run.run_id)
+            await self.turns.append(
+                by.thread_id, run.message, turn_id=by.turn_id, step_index=step, tenant_id=by.tenant_id
+            )
         return taken
 
     async def run(self, run_id: str, *, tenant_id: str | None = None) -> RunRow | None:

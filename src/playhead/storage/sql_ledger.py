@@ -180,15 +180,25 @@ class SQLLedger:
 
         return await self._database.write(work, order=thread_key)
 
-    async def absorb(self, thread: Thread, run_ids: Sequence[str], by: str) -> Sequence[str]:
+    async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
         """See `Ledger.absorb`."""
+        thread_id, tenant_id = by.thread_id, by.tenant_id
+        new = [
+            (run, prepare(thread_id, run.message, turn_id=by.turn_id, step_index=step, tenant_id=tenant_id))
+            for run in runs
+            if run.message is not None
+        ]
 
         def work(connection: Connection) -> list[str]:
-            same = {"by": by, "new_ended_at": now_ms()}
-            keys = [(run_id, key_of(thread.tenant_id, run_id)) for run_id in run_ids]
-            return [id for id, key in keys if connection.execute(_ABSORB, {**same, "of_run": key}).rowcount]
+            taken = []
+            for run, row in new:
+                values = {"by": by.run_id, "new_ended_at": now_ms(), "of_run": key_of(tenant_id, run.run_id)}
+                if connection.execute(_ABSORB, values).rowcount:
+                    self.turns.put(connection, row)
+                    taken.append(run.run_id)
+            return taken
 
-        return await self._database.write(work, order=key_of(thread.tenant_id, thread.thread_id))
+        return await self._database.write(work, order=key_of(tenant_id, thread_id))
 
     async def run(self, run_id: str, *, tenant_id: str | None = None) -> RunRow | None:
         """See `Ledger.run`."""
