@@ -46,13 +46,16 @@ def window(
     turns: int | None = None,
     tokens: float | None = None,
     count: CountTokens = estimate_tokens,
+    starts: Sequence[int] | None = None,
 ) -> list[ChatMessage]:
     """Return the last turns of a history that fit in both bounds, whole, with all system messages.
 
-    A turn begins with a user message that does not follow another one. The last turn is always
-    there, however large: nothing of what is being answered may be missing.
+    A turn begins with a user message that does not follow another one; where it is known better,
+    `starts` says where each does, in order, the first at 0. The last turn is always there, however
+    large: nothing of what is being answered may be missing.
     """
-    starts = _turn_starts(messages)
+    if starts is None:
+        starts = _turn_starts(messages)
     keep = len(starts) if turns is None else min(max(turns, 1), len(starts))
     if tokens is not None:
         keep = min(keep, _fitting(messages, starts, tokens, count))

@@ -38,6 +38,7 @@ class Limits:
     stop_timeout: float
     flush_seconds: float
     approval_seconds: float
+    window_tokens: int | None = None
 
 
 class Lines:
@@ -164,6 +165,7 @@ class Lines:
             run.row,
             self.feed(run.thread),
             turns=limits.window,
+            tokens=limits.window_tokens,
             earlier=self._recent.pop(run.thread, ()),
             flush_seconds=limits.flush_seconds,
             pend=lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),

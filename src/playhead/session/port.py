@@ -9,6 +9,7 @@ from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, UserMes
 from playhead.ids import now_ms
 from playhead.llm.history import normalise
 from playhead.port import PlainPort
+from playhead.session.borders import fitting
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal
 from playhead.storage.base import DEFAULT_TURNS, TurnRow
@@ -34,6 +35,8 @@ class StoredPort(PlainPort):
         run: the run, as it was accepted.
         feed: where it is shown.
         turns: how many earlier turns the model is shown.
+        tokens: how many tokens, as estimated, these may have with the turn that is carried out, which
+            is always whole; None for no bound.
         earlier: rows of the thread's last turns, if they are at hand.
         flush_seconds: how long a text may be shown and not be written.
         pend: what is to be kept of the calls that the run leaves waiting.
@@ -48,6 +51,7 @@ class StoredPort(PlainPort):
         feed: Feed,
         *,
         turns: int = DEFAULT_TURNS,
+        tokens: int | None = None,
         earlier: Sequence[TurnRow] = (),
         flush_seconds: float = 0.5,
         pend: Pend | None = None,
@@ -63,6 +67,7 @@ class StoredPort(PlainPort):
         self._ledger = ledger
         self._run = run
         self._turns = turns
+        self._tokens = tokens
         self._earlier = earlier
         self._pend = pend
         self._steer = steer
@@ -143,6 +148,7 @@ class StoredPort(PlainPort):
     async def _readable(self) -> Sequence[ChatMessage]:
         """The history as providers accept it; calls that wait for an answer stay open."""
         rows = [*self._earlier, self._start] if self._start is not None else list(self._earlier)
+        rows = list(fitting(rows, self._tokens))
         messages = [row.message for row in rows]
         asked, calls, _ = left_open(messages)
         if calls:

@@ -22,26 +22,11 @@ from playhead.session.feed import Cursor, parse_cursor
 from playhead.session.lines import Limits
 from playhead.session.opened import Opened, named
 from playhead.session.opening import DatabaseLike, open_books
-from playhead.session.runs import (
-    LiveRun,
-    RunHandle,
-    Said,
-    handle_of,
-    user_message,
-)
+from playhead.session.runs import LiveRun, RunHandle, Said, handle_of, user_message
 from playhead.session.shown import Shown
 from playhead.storage.base import DEFAULT_TURNS
 from playhead.storage.calls import CallLog
-from playhead.storage.ledger import (
-    OPEN,
-    PendingCall,
-    Policy,
-    RunRow,
-    Thread,
-    coded,
-    conflict,
-    thread_of,
-)
+from playhead.storage.ledger import OPEN, PendingCall, Policy, RunRow, Thread, coded, conflict, thread_of
 from playhead.types import AgentRunResult, ChatMessage, UserMessage
 
 _LIMITS = ("window", "keep_runs", "keep_for", "stop_timeout", "flush_seconds", "approval_seconds")
@@ -56,6 +41,8 @@ class Sessions:
             `postgresql://USER:PASSWORD@HOST/NAME`, or what `open_database` returned. Without one it
             lives in memory, as long as the sessions.
         window: how many earlier turns of its thread a run is shown.
+        window_tokens: how many tokens, as estimated, these may have with the turn that is carried out;
+            of the turns only as many are shown, whole, as fit. None for no bound.
         keep_runs: in memory, how many finished runs are remembered, with their events.
         keep_for: in memory, for how many seconds they are.
         stop_timeout: how many seconds a run may take to end once it was stopped.
@@ -76,12 +63,15 @@ class Sessions:
         database: "DatabaseLike | None" = None,
         *,
         window: int = DEFAULT_TURNS,
+        window_tokens: int | None = None,
         keep_runs: int = 200,
         keep_for: float = 900.0,
         stop_timeout: float = 3.0,
         flush_seconds: float = 0.5,
         approval_seconds: float = 86_400.0,
     ) -> None:
+        if window_tokens is not None and window_tokens < 1:
+            raise ConfigError(f"Sessions: window_tokens is {window_tokens!r}; it must be 1 or more, or None.")
         given = (window, keep_runs, keep_for, stop_timeout, flush_seconds, approval_seconds)
         for name, value in zip(_LIMITS, given, strict=True):
             if value < 0:
@@ -89,7 +79,7 @@ class Sessions:
         self._loop = loop
         self._database = database
         self._keep = (keep_runs, keep_for)
-        self._limits = Limits(window, stop_timeout, flush_seconds, approval_seconds)
+        self._limits = Limits(window, stop_timeout, flush_seconds, approval_seconds, window_tokens)
         self._opening: asyncio.Task[Opened] | None = None
         self._closed = False
 
