@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from playhead.options import LoopOptions as LoopOptions
     from playhead.output import Output as Output
     from playhead.port import Inbox as Inbox
+    from playhead.session.compaction import Compaction as Compaction
     from playhead.session.orchestrator import Orchestrator as Orchestrator
     from playhead.session.runs import RunHandle as RunHandle
     from playhead.session.sessions import Sessions as Sessions
@@ -237,6 +238,7 @@ _HOMES = {
     "options": "LoopOptions",
     "output": "Output",
     "port": "Inbox",
+    "session.compaction": "Compaction",
     "session.orchestrator": "Orchestrator",
     "session.runs": "RunHandle",
     "session.sessions": "Sessions",

@@ -20,6 +20,8 @@ from playhead.storage.migrations import MIGRATIONS, migrate
 from playhead.storage.sql_calls import SQLCallLog
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.storage.sql_messages import SQLMessageLog
+from playhead.storage.sql_summaries import SQLSummaryStore
+from playhead.storage.summaries import Summary
 from playhead.storage.tables import metadata, schema
 from playhead.storage.turns import SQLTurnStore
 from playhead.types import AgentContext, CallRecord, ToolCall, UserMessage
@@ -207,6 +209,18 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
             },
         )
     ],
+    6: [
+        (
+            "agent_summaries",
+            {
+                "thread_key": THREAD["thread_key"],
+                "through_seq": 2,
+                "text": "They said hello.",
+                "format": 1,
+                "created_at": 960,
+            },
+        )
+    ],
 }
 RECORD = CallRecord(
     "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
@@ -256,6 +270,8 @@ async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, 
             assert again == rows[0]
         if version >= 3:
             await _check_run(SQLLedger(database))
+        summary = await SQLSummaryStore(database).last("t", tenant_id="acme")
+        assert summary == (Summary(2, "They said hello.", 960) if version >= 6 else None)
         calls = await log.calls(tenant_id="acme")
         assert [row.call for row in calls] == ([RECORD] if version >= 2 else [])
         added = await store.append("t", UserMessage("next"), turn_id="turn", tenant_id="acme")

@@ -14,6 +14,7 @@ from playhead.events import Event, RunStart
 from playhead.ids import now_ms
 from playhead.loop import AgentLoop
 from playhead.session.approvals import pending_calls
+from playhead.session.compaction import Compaction, Compactor
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal
 from playhead.session.port import StoredPort, last_turns
@@ -39,6 +40,7 @@ class Limits:
     flush_seconds: float
     approval_seconds: float
     window_tokens: int | None = None
+    compaction: Compaction | None = None
 
 
 class Lines:
@@ -51,6 +53,8 @@ class Lines:
         self._loop = loop
         self._ledger = ledger
         self._limits = limits
+        compaction = limits.compaction
+        self._compactor = Compactor(compaction, ledger, limits.window) if compaction is not None else None
         self._lines: dict[Thread, deque[LiveRun]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
@@ -167,6 +171,7 @@ class Lines:
             turns=limits.window,
             tokens=limits.window_tokens,
             earlier=self._recent.pop(run.thread, ()),
+            compactor=self._compactor,
             flush_seconds=limits.flush_seconds,
             pend=lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),
             steer=lambda step: self._absorb(run, step),

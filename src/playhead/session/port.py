@@ -8,10 +8,13 @@ from playhead.errors import StoreError
 from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, UserMessageEvent
 from playhead.ids import now_ms
 from playhead.llm.history import normalise
+from playhead.llm.window import estimate_tokens
 from playhead.port import PlainPort
 from playhead.session.borders import fitting
+from playhead.session.compaction import Compactor, Earlier
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal
+from playhead.session.summarising import shown_summary
 from playhead.storage.base import DEFAULT_TURNS, TurnRow
 from playhead.storage.ledger import Ledger, PendingCall, RunRow, RunState
 from playhead.types import AgentStep, ChatMessage, ToolCall, UserMessage
@@ -38,6 +41,7 @@ class StoredPort(PlainPort):
         tokens: how many tokens, as estimated, these may have with the turn that is carried out, which
             is always whole; None for no bound.
         earlier: rows of the thread's last turns, if they are at hand.
+        compactor: what reads the thread's earlier turns, and summarises the oldest of them.
         flush_seconds: how long a text may be shown and not be written.
         pend: what is to be kept of the calls that the run leaves waiting.
         steer: returns messages that came in for this run before a step, and are written as its own.
@@ -53,6 +57,7 @@ class StoredPort(PlainPort):
         turns: int = DEFAULT_TURNS,
         tokens: int | None = None,
         earlier: Sequence[TurnRow] = (),
+        compactor: Compactor | None = None,
         flush_seconds: float = 0.5,
         pend: Pend | None = None,
         steer: Steer | None = None,
@@ -69,6 +74,8 @@ class StoredPort(PlainPort):
         self._turns = turns
         self._tokens = tokens
         self._earlier = earlier
+        self._compactor = compactor
+        self._compacted = Earlier((), None, True)
         self._pend = pend
         self._steer = steer
         self._start: TurnRow | None = None
@@ -112,7 +119,10 @@ class StoredPort(PlainPort):
     async def history(self) -> Sequence[ChatMessage]:
         await self.open()
         before = self._start.seq if self._start is not None else None
-        if before is None or not self._earlier or self._earlier[-1].seq != before - 1:
+        if self._compactor is not None:
+            self._compacted = await self._compactor.earlier(self, self._run, before)
+            self._earlier = self._compacted.rows
+        elif before is None or not self._earlier or self._earlier[-1].seq != before - 1:
             thread_id, tenant_id = self._run.thread_id, self._run.tenant_id
             self._earlier = await self._ledger.turns.window(
                 thread_id, turns=self._turns, before_seq=before, tenant_id=tenant_id
@@ -148,16 +158,25 @@ class StoredPort(PlainPort):
     async def _readable(self) -> Sequence[ChatMessage]:
         """The history as providers accept it; calls that wait for an answer stay open."""
         rows = [*self._earlier, self._start] if self._start is not None else list(self._earlier)
-        rows = list(fitting(rows, self._tokens))
-        messages = [row.message for row in rows]
+        tokens, front = self._tokens, self._summary(whole=True)
+        if tokens is not None:
+            tokens -= round(sum(map(estimate_tokens, front)))
+        shown = fitting(rows, tokens)
+        front = self._summary(whole=len(shown) == len(rows))
+        messages = [row.message for row in shown]
         asked, calls, _ = left_open(messages)
         if calls:
             border = next(n for n, message in enumerate(messages) if message is asked)
-            known = await self._ledger.pending(rows[border].turn_id, tenant_id=self._run.tenant_id)
+            known = await self._ledger.pending(shown[border].turn_id, tenant_id=self._run.tenant_id)
             waiting = {p.call.id for p in known if p.answered_by in (None, self.run_id)}
             if any(call.id in waiting for call in calls):
-                return [*normalise(messages[:border]), *messages[border:]]
-        return normalise(messages)
+                return [*front, *normalise(messages[:border]), *messages[border:]]
+        return [*front, *normalise(messages)]
+
+    def _summary(self, whole: bool) -> list[ChatMessage]:
+        """What stands for the turns before the rows: a message that is made for the model, and no row."""
+        earlier = self._compacted
+        return [shown_summary(earlier.summary, whole and earlier.whole)] if earlier.summary else []
 
 
 def last_turns(rows: Sequence[TurnRow], turns: int) -> Sequence[TurnRow]:

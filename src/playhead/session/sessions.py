@@ -18,6 +18,7 @@ from playhead.events import Event
 from playhead.ids import new_id, now_ms
 from playhead.loop import AgentLoop
 from playhead.session.approvals import check_answer, plain_answer
+from playhead.session.compaction import Compaction
 from playhead.session.feed import Cursor, parse_cursor
 from playhead.session.lines import Limits
 from playhead.session.opened import Opened, named
@@ -43,6 +44,7 @@ class Sessions:
         window: how many earlier turns of its thread a run is shown.
         window_tokens: how many tokens, as estimated, these may have with the turn that is carried out;
             of the turns only as many are shown, whole, as fit. None for no bound.
+        compaction: summarise the oldest turns for the model; all later ones are then shown.
         keep_runs: in memory, how many finished runs are remembered, with their events.
         keep_for: in memory, for how many seconds they are.
         stop_timeout: how many seconds a run may take to end once it was stopped.
@@ -64,6 +66,7 @@ class Sessions:
         *,
         window: int = DEFAULT_TURNS,
         window_tokens: int | None = None,
+        compaction: Compaction | None = None,
         keep_runs: int = 200,
         keep_for: float = 900.0,
         stop_timeout: float = 3.0,
@@ -79,7 +82,8 @@ class Sessions:
         self._loop = loop
         self._database = database
         self._keep = (keep_runs, keep_for)
-        self._limits = Limits(window, stop_timeout, flush_seconds, approval_seconds, window_tokens)
+        care = (window_tokens, compaction)
+        self._limits = Limits(window, stop_timeout, flush_seconds, approval_seconds, *care)
         self._opening: asyncio.Task[Opened] | None = None
         self._closed = False
 

@@ -9,6 +9,7 @@ import msgspec
 
 from playhead.errors import StoreError
 from playhead.storage.base import TurnRow, TurnStore
+from playhead.storage.summaries import SummaryStore
 from playhead.types import AgentContext, CallAnswer, ChatMessage, FinishReason, ToolCall, UserMessage
 
 RunState: TypeAlias = Literal["queued", "running", "paused", "ended", "absorbed"]
@@ -156,6 +157,8 @@ class Ledger(Protocol):
     def turns(self) -> TurnStore: ...
     @property
     def events(self) -> EventLog: ...
+    @property
+    def summaries(self) -> SummaryStore: ...
 
     async def accept(self, run: RunRow, *, replaces: int | None = None) -> RunRow:
         """Write a new run; with `replaces`, the thread's rows from that `seq` on leave the conversation,

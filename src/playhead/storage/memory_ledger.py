@@ -26,6 +26,7 @@ from playhead.storage.ledger import (
     thread_of,
 )
 from playhead.storage.memory import MemoryTurnStore
+from playhead.storage.summaries import MemorySummaryStore
 
 
 class MemoryEventLog:
@@ -91,6 +92,7 @@ class MemoryLedger:
     ) -> None:
         self.turns = turns or MemoryTurnStore()
         self.events = MemoryEventLog()
+        self.summaries = MemorySummaryStore(self.turns)
         self._keep_runs = keep_runs
         self._keep_for = keep_for
         self._runs: dict[tuple[str | None, str], RunRow] = {}
@@ -112,6 +114,7 @@ class MemoryLedger:
             self._take_answers(run)
         if replaces is not None:
             self.turns.replace_from(run.thread_id, replaces, tenant_id=run.tenant_id)
+            self.summaries.replace_from(run.thread_id, replaces, tenant_id=run.tenant_id)
         self._runs[run.tenant_id, run.run_id] = run
         return run
 
@@ -192,12 +195,15 @@ class MemoryLedger:
                 step_index=row.step_index,
                 tenant_id=target.tenant_id,
             )
+        ends = [(one.tenant_id, one.thread_id) for one in (source, target)]
+        self.summaries.copy(ends[0], ends[1], [row.seq for row in kept])
         return len(kept)
 
     async def delete_thread(self, thread: Thread) -> int:
         """See `Ledger.delete_thread`."""
         self._drop([run for run in self._runs.values() if thread_of(run) == thread])
         self.events.forget(thread)
+        self.summaries.forget(thread.thread_id, tenant_id=thread.tenant_id)
         return await self.turns.delete_thread(thread.thread_id, tenant_id=thread.tenant_id)
 
     async def delete_tenant(self, tenant_id: str | None) -> int:
@@ -206,12 +212,15 @@ class MemoryLedger:
         self._drop(gone)
         for thread in {thread_of(run) for run in gone}:
             self.events.forget(thread)
+        self.summaries.forget_tenant(tenant_id)
         return await self.turns.delete_tenant(tenant_id)
 
     async def delete_before(self, created_at: int) -> int:
         """See `Ledger.delete_before`."""
         self._drop([r for r in self._runs.values() if r.created_at < created_at and r.state not in OPEN])
-        return await self.turns.delete_before(created_at)
+        count = await self.turns.delete_before(created_at)
+        await self.summaries.forget_broken()
+        return count
 
     def _take_answers(self, run: RunRow) -> None:
         waiting = self._pending.get((run.tenant_id, run.turn_id), {})

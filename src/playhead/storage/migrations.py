@@ -184,6 +184,18 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         )
         """,
     ),
+    (
+        """
+        CREATE TABLE agent_summaries (
+            thread_key TEXT NOT NULL REFERENCES agent_threads (thread_key) ON DELETE CASCADE,
+            through_seq BIGINT NOT NULL,
+            text TEXT NOT NULL,
+            format INTEGER NOT NULL,
+            created_at BIGINT NOT NULL,
+            PRIMARY KEY (thread_key, through_seq)
+        )
+        """,
+    ),
 )
 
 _IDS = {

@@ -27,6 +27,7 @@ from playhead.storage.prepared import Prepared
 from playhead.storage.rows import prepare, thread_columns
 from playhead.storage.sql_events import SQLEventLog
 from playhead.storage.sql_runs import RUN, pending_columns, read_pending, read_run, run_columns
+from playhead.storage.sql_summaries import REPLACE_SUMMARIES, SQLSummaryStore
 from playhead.storage.tables import (
     agent_events,
     agent_pending,
@@ -118,6 +119,7 @@ class SQLLedger:
         self._database = database
         self.turns = SQLTurnStore(database)
         self.events = SQLEventLog(database)
+        self.summaries = SQLSummaryStore(database)
         upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
         accept = (
             upsert(agent_runs)
@@ -139,7 +141,9 @@ class SQLLedger:
                 _take_answers(connection, run, thread["thread_key"])
             if self._accept.first(connection, columns) is not None:
                 if replaces is not None:
-                    connection.execute(_REPLACE, {"of_thread": thread["thread_key"], "from_seq": replaces})
+                    gone = {"of_thread": thread["thread_key"], "from_seq": replaces}
+                    connection.execute(_REPLACE, gone)
+                    connection.execute(REPLACE_SUMMARIES, gone)
                 return run
             known = {"of_thread": thread["thread_key"], "of_message": columns["message_key"]}
             return read_run(connection.execute(_OF_MESSAGE, known).one())
@@ -250,6 +254,8 @@ class SQLLedger:
                 del row["row_id"]
             if found:
                 connection.execute(insert(agent_turns), found)
+                source_key = key_of(source.tenant_id, source.thread_id)
+                self.summaries.copy(connection, source_key, columns["thread_key"], places)
             return len(found)
 
         return await self._database.write(work, order=columns["thread_key"])

@@ -139,6 +139,17 @@ agent_pending = Table(
     Index("agent_pending_thread", "thread_key"),
 )
 
+# Each stands for the beginning of a thread, up to and with the row `through_seq`.
+agent_summaries = Table(
+    "agent_summaries",
+    metadata,
+    Column("thread_key", Text, ForeignKey("agent_threads.thread_key", ondelete="CASCADE"), primary_key=True),
+    Column("through_seq", BigInteger, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("format", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
 ai_call_log = Table(
     "ai_call_log",
     metadata,

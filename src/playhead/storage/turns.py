@@ -24,6 +24,7 @@ from playhead.storage.base import DEFAULT_TURNS, TurnRow
 from playhead.storage.engine import Database
 from playhead.storage.prepared import Prepared
 from playhead.storage.rows import COLUMNS, NewTurn, prepare, read_rows
+from playhead.storage.sql_summaries import forget_summaries
 from playhead.storage.tables import agent_runs, agent_threads, agent_turns, key_of
 from playhead.types import ChatMessage
 
@@ -161,7 +162,9 @@ class SQLTurnStore:
             newer.c.turn_seq == _turns.turn_seq,
             newer.c.created_at >= created_at,
         )
-        rows = delete(agent_turns).where(_turns.created_at < created_at, ~still_young)
+        old = (_turns.created_at < created_at) & ~still_young
+        summaries = forget_summaries(old)
+        rows = delete(agent_turns).where(old)
         empty = delete(agent_threads).where(
             _threads.updated_at < created_at,
             ~exists().where(_turns.thread_key == _threads.thread_key),
@@ -169,6 +172,7 @@ class SQLTurnStore:
         )
 
         def forget(connection: Connection) -> int:
+            connection.execute(summaries)
             count = connection.execute(rows).rowcount
             connection.execute(empty)
             return count
