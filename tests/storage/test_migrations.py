@@ -17,9 +17,11 @@ from playhead.storage.engine import Database, open_database
 from playhead.storage.ledger import PendingCall
 from playhead.storage.messages import ChannelMessage, MessageRow
 from playhead.storage.migrations import MIGRATIONS, migrate
+from playhead.storage.results import ResultPage
 from playhead.storage.sql_calls import SQLCallLog
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.storage.sql_messages import SQLMessageLog
+from playhead.storage.sql_results import SQLResultStore
 from playhead.storage.sql_summaries import SQLSummaryStore
 from playhead.storage.summaries import Summary
 from playhead.storage.tables import metadata, schema
@@ -221,6 +223,18 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
             },
         )
     ],
+    7: [
+        (
+            "agent_results",
+            {
+                "thread_key": THREAD["thread_key"],
+                "result_key": "dbbe2b7e91572781fc8ee4e64856673a34beea40",
+                "turn_key": TURN["turn_key"],
+                "text": "a long result",
+                "created_at": 960,
+            },
+        )
+    ],
 }
 RECORD = CallRecord(
     "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
@@ -272,6 +286,8 @@ async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, 
             await _check_run(SQLLedger(database))
         summary = await SQLSummaryStore(database).last("t", tenant_id="acme")
         assert summary == (Summary(2, "They said hello.", 960) if version >= 6 else None)
+        page = await SQLResultStore(database).page("t", "r1", 2, 4, tenant_id="acme")
+        assert page == (ResultPage("long", 13) if version >= 7 else None)
         calls = await log.calls(tenant_id="acme")
         assert [row.call for row in calls] == ([RECORD] if version >= 2 else [])
         added = await store.append("t", UserMessage("next"), turn_id="turn", tenant_id="acme")

@@ -14,6 +14,7 @@ from playhead.events import Event, RunStart
 from playhead.ids import now_ms
 from playhead.loop import AgentLoop
 from playhead.session.approvals import pending_calls
+from playhead.session.aside import Aside
 from playhead.session.compaction import Compaction, Compactor
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal
@@ -41,6 +42,7 @@ class Limits:
     approval_seconds: float
     window_tokens: int | None = None
     compaction: Compaction | None = None
+    keep_aside_above: int | None = None
 
 
 class Lines:
@@ -50,7 +52,8 @@ class Lines:
         self.closed = False
         self.feeds: dict[Thread, Feed] = {}
         self.runs: dict[str, LiveRun] = {}
-        self._loop = loop
+        self._aside = Aside(loop, ledger, limits.keep_aside_above)
+        self._loop = self._aside.loop
         self._ledger = ledger
         self._limits = limits
         compaction = limits.compaction
@@ -183,6 +186,7 @@ class Lines:
             result = result_of([row for row in rows if row.thread_id == run.thread.thread_id])
             await self._write_end(run, result)
             return result
+        port.answers = await self._aside.begin(run.row)
         made = () if run.row.message is None else port.written[:1]
         result = await self._loop.run_on(port, context=run.context, made=made)
         self._remember(run, port)

@@ -28,6 +28,7 @@ from playhead.session.shown import Shown
 from playhead.storage.base import DEFAULT_TURNS
 from playhead.storage.calls import CallLog
 from playhead.storage.ledger import OPEN, PendingCall, Policy, RunRow, Thread, coded, conflict, thread_of
+from playhead.tools.aside import check_aside
 from playhead.types import AgentRunResult, ChatMessage, UserMessage
 
 _LIMITS = ("window", "keep_runs", "keep_for", "stop_timeout", "flush_seconds", "approval_seconds")
@@ -45,6 +46,8 @@ class Sessions:
         window_tokens: how many tokens, as estimated, these may have with the turn that is carried out;
             of the turns only as many are shown, whole, as fit. None for no bound.
         compaction: summarise the oldest turns for the model; all later ones are then shown.
+        keep_aside_above: tool results of more characters are kept whole beside the thread; the model is
+            shown their beginning and end, and reads on with the tool `read_result`.
         keep_runs: in memory, how many finished runs are remembered, with their events.
         keep_for: in memory, for how many seconds they are.
         stop_timeout: how many seconds a run may take to end once it was stopped.
@@ -67,6 +70,7 @@ class Sessions:
         window: int = DEFAULT_TURNS,
         window_tokens: int | None = None,
         compaction: Compaction | None = None,
+        keep_aside_above: int | None = None,
         keep_runs: int = 200,
         keep_for: float = 900.0,
         stop_timeout: float = 3.0,
@@ -82,7 +86,9 @@ class Sessions:
         self._loop = loop
         self._database = database
         self._keep = (keep_runs, keep_for)
-        care = (window_tokens, compaction)
+        care = (window_tokens, compaction, keep_aside_above)
+        if keep_aside_above is not None:
+            check_aside(loop.tools, keep_aside_above)
         self._limits = Limits(window, stop_timeout, flush_seconds, approval_seconds, *care)
         self._opening: asyncio.Task[Opened] | None = None
         self._closed = False

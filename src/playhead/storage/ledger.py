@@ -9,6 +9,7 @@ import msgspec
 
 from playhead.errors import StoreError
 from playhead.storage.base import TurnRow, TurnStore
+from playhead.storage.results import ResultStore
 from playhead.storage.summaries import SummaryStore
 from playhead.types import AgentContext, CallAnswer, ChatMessage, FinishReason, ToolCall, UserMessage
 
@@ -159,6 +160,8 @@ class Ledger(Protocol):
     def events(self) -> EventLog: ...
     @property
     def summaries(self) -> SummaryStore: ...
+    @property
+    def results(self) -> ResultStore: ...
 
     async def accept(self, run: RunRow, *, replaces: int | None = None) -> RunRow:
         """Write a new run; with `replaces`, the thread's rows from that `seq` on leave the conversation,

@@ -26,6 +26,7 @@ from playhead.storage.ledger import (
     thread_of,
 )
 from playhead.storage.memory import MemoryTurnStore
+from playhead.storage.results import MemoryResultStore
 from playhead.storage.summaries import MemorySummaryStore
 
 
@@ -93,6 +94,7 @@ class MemoryLedger:
         self.turns = turns or MemoryTurnStore()
         self.events = MemoryEventLog()
         self.summaries = MemorySummaryStore(self.turns)
+        self.results = MemoryResultStore(self.turns)
         self._keep_runs = keep_runs
         self._keep_for = keep_for
         self._runs: dict[tuple[str | None, str], RunRow] = {}
@@ -197,13 +199,15 @@ class MemoryLedger:
             )
         ends = [(one.tenant_id, one.thread_id) for one in (source, target)]
         self.summaries.copy(ends[0], ends[1], [row.seq for row in kept])
+        self.results.copy(ends[0], ends[1], {row.turn_id for row in kept})
         return len(kept)
 
     async def delete_thread(self, thread: Thread) -> int:
         """See `Ledger.delete_thread`."""
         self._drop([run for run in self._runs.values() if thread_of(run) == thread])
         self.events.forget(thread)
-        self.summaries.forget(thread.thread_id, tenant_id=thread.tenant_id)
+        for beside in (self.summaries, self.results):
+            beside.forget(thread.thread_id, tenant_id=thread.tenant_id)
         return await self.turns.delete_thread(thread.thread_id, tenant_id=thread.tenant_id)
 
     async def delete_tenant(self, tenant_id: str | None) -> int:
@@ -212,7 +216,8 @@ class MemoryLedger:
         self._drop(gone)
         for thread in {thread_of(run) for run in gone}:
             self.events.forget(thread)
-        self.summaries.forget_tenant(tenant_id)
+        for beside in (self.summaries, self.results):
+            beside.forget_tenant(tenant_id)
         return await self.turns.delete_tenant(tenant_id)
 
     async def delete_before(self, created_at: int) -> int:
@@ -220,6 +225,7 @@ class MemoryLedger:
         self._drop([r for r in self._runs.values() if r.created_at < created_at and r.state not in OPEN])
         count = await self.turns.delete_before(created_at)
         await self.summaries.forget_broken()
+        await self.results.forget_before(created_at)
         return count
 
     def _take_answers(self, run: RunRow) -> None:

@@ -196,6 +196,19 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         )
         """,
     ),
+    (
+        """
+        CREATE TABLE agent_results (
+            thread_key TEXT NOT NULL REFERENCES agent_threads (thread_key) ON DELETE CASCADE,
+            result_key TEXT NOT NULL,
+            turn_key TEXT NOT NULL,
+            text TEXT NOT NULL,
+            created_at BIGINT NOT NULL,
+            PRIMARY KEY (thread_key, result_key)
+        )
+        """,
+        "CREATE INDEX agent_results_age ON agent_results (created_at)",
+    ),
 )
 
 _IDS = {

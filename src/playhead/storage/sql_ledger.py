@@ -26,6 +26,7 @@ from playhead.storage.ledger import (
 from playhead.storage.prepared import Prepared
 from playhead.storage.rows import prepare, thread_columns
 from playhead.storage.sql_events import SQLEventLog
+from playhead.storage.sql_results import SQLResultStore
 from playhead.storage.sql_runs import RUN, pending_columns, read_pending, read_run, run_columns
 from playhead.storage.sql_summaries import REPLACE_SUMMARIES, SQLSummaryStore
 from playhead.storage.tables import (
@@ -120,6 +121,7 @@ class SQLLedger:
         self.turns = SQLTurnStore(database)
         self.events = SQLEventLog(database)
         self.summaries = SQLSummaryStore(database)
+        self.results = SQLResultStore(database)
         upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
         accept = (
             upsert(agent_runs)
@@ -256,6 +258,8 @@ class SQLLedger:
                 connection.execute(insert(agent_turns), found)
                 source_key = key_of(source.tenant_id, source.thread_id)
                 self.summaries.copy(connection, source_key, columns["thread_key"], places)
+                turns = {key_of(source.tenant_id, row["turn_id"]): row["turn_key"] for row in found}
+                self.results.copy(connection, source_key, columns["thread_key"], turns)
             return len(found)
 
         return await self._database.write(work, order=columns["thread_key"])

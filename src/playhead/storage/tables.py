@@ -150,6 +150,18 @@ agent_summaries = Table(
     Column("created_at", BigInteger, nullable=False),
 )
 
+# Results of tools that were too long for a model, whole.
+agent_results = Table(
+    "agent_results",
+    metadata,
+    Column("thread_key", Text, ForeignKey("agent_threads.thread_key", ondelete="CASCADE"), primary_key=True),
+    Column("result_key", Text, primary_key=True),
+    Column("turn_key", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Index("agent_results_age", "created_at"),
+)
+
 ai_call_log = Table(
     "ai_call_log",
     metadata,

@@ -24,6 +24,7 @@ from playhead.storage.base import DEFAULT_TURNS, TurnRow
 from playhead.storage.engine import Database
 from playhead.storage.prepared import Prepared
 from playhead.storage.rows import COLUMNS, NewTurn, prepare, read_rows
+from playhead.storage.sql_results import forget_results
 from playhead.storage.sql_summaries import forget_summaries
 from playhead.storage.tables import agent_runs, agent_threads, agent_turns, key_of
 from playhead.types import ChatMessage
@@ -174,6 +175,7 @@ class SQLTurnStore:
         def forget(connection: Connection) -> int:
             connection.execute(summaries)
             count = connection.execute(rows).rowcount
+            connection.execute(forget_results(created_at))
             connection.execute(empty)
             return count
 

@@ -3,7 +3,7 @@
 import asyncio
 import difflib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Generic, TypeVar
 
 from playhead.encode import encode_result, error_text, mask
@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 # Namespaces that models put before a name although nobody offered one (google-gemini/gemini-cli#6974).
 _PREFIXES = ("default_api", "functions", "tools", "tool_code", "api")
 _MAX_NAMES = 50
+RESULT_LIMIT = 200_000
 
 
 class DefinitionRegistry(Generic[K, V]):
@@ -30,7 +31,7 @@ class DefinitionRegistry(Generic[K, V]):
 
     def __init__(self, key: Callable[[V], K]) -> None:
         self._key = key
-        self._items: dict[K, V] = {}
+        self._items: MutableMapping[K, V] = {}
 
     def register(self, definition: V) -> None:
         """Add a definition.
@@ -75,11 +76,12 @@ class DefinitionRegistry(Generic[K, V]):
 
 
 class ToolRegistry(DefinitionRegistry[str, ToolDefinition[..., Any]]):
-    """Tools by name."""
+    """Tools by name. A result of more than `result_limit` characters loses its middle, and says so."""
 
     def __init__(self, tools: Iterable[ToolDefinition[..., Any]] = ()) -> None:
         super().__init__(_tool_name)
         self._schemas: tuple[ToolSchema, ...] | None = None
+        self.result_limit = RESULT_LIMIT
         for tool in tools:
             self.register(tool)
 
@@ -143,7 +145,7 @@ class ToolRegistry(DefinitionRegistry[str, ToolDefinition[..., Any]]):
                     call, f"`{tool.name}` was stopped: it did not finish within {seconds:g} seconds."
                 )
             return _failed(call, error_text(error))
-        text, value = encode_result(value)
+        text, value = encode_result(value, self.result_limit)
         return ToolResult(call.id, call.name, value, None, text)
 
     def _called(self, call: ToolCall) -> ToolDefinition[..., Any]:
