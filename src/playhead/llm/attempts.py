@@ -22,7 +22,7 @@ from playhead.errors import LLMConnectionError, LLMError, LLMTimeoutError, Overl
 from playhead.events import Attempt, EmitDelta, TextDelta
 from playhead.llm.base import AgentLLM
 from playhead.llm.breaker import BreakerState, BreakerStore, FailureKind, ask, failed, released, succeeded
-from playhead.llm.records import call_record, total_usage
+from playhead.llm.records import call_record, call_watcher, total_usage
 from playhead.types import CallRecord, CallStatus, LLMRequest, LLMResult, Usage, UserMessage
 
 logger = logging.getLogger("playhead")
@@ -114,7 +114,7 @@ class Attempts:
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
         """Return the first answer. Raises the first cause, whose `attempts` lists them all."""
-        if not self._plain:
+        if not self._plain or call_watcher.get() is not None:
             return await _Call(self, request, emit).run()
         # The usual case: one attempt that goes well, with nothing to keep time or records of.
         target = self.targets[0]
@@ -318,13 +318,15 @@ class _Call:
         latency: int | None = None,
         cut: LLMResult | None = None,
     ) -> None:
-        if self.of.on_call is None and isinstance(outcome, LLMResult):
+        watcher = call_watcher.get()
+        if self.of.on_call is None and watcher is None and isinstance(outcome, LLMResult):
             return  # nobody reads it, and there is no failure to explain
         record = call_record(self.of.task, target.provider, target.model, outcome, latency, cut)
         self.records.append(record)
-        if self.of.on_call is not None:
+        for take in (self.of.on_call, watcher):
             try:
-                self.of.on_call(record)
+                if take is not None:
+                    take(record)
             except Exception:  # a log that fails must not break a call
                 logger.exception("on_call failed for a call of %s", target.provider)
 

@@ -1,6 +1,8 @@
 """What is written down of a model call, and how the tokens of several are added up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
 
 from msgspec.structs import astuple, replace
 
@@ -15,6 +17,10 @@ _STATUSES: Mapping[str, CallStatus] = {
     "protocol": "parse_error",
 }
 _MAX_MESSAGE = 500
+
+call_watcher: ContextVar[Callable[[CallRecord], Any] | None] = ContextVar("call_watcher", default=None)
+"""Takes a record of each attempt that is made in this context, beside the `on_call` of the attempts: so
+whoever carries out a run hears of every model call in it, those that its tools make too."""
 
 
 def call_record(

@@ -98,10 +98,12 @@ def create_app(
     registry = registry or create_registry(held, library, speech, llm=llm)
     model = ConfiguredModel(llm, settings, options.loop)
     loop = AgentLoop(model, tools=registry, system=build_system_prompt, options=options.loop)
+    held_sessions = sessions or Sessions(loop, held.database_url, stop_timeout=_STOP_SECONDS)
+    model.breakers = held_sessions.breakers
     parts = Parts(
         model=model,
         registry=registry,
-        sessions=sessions or Sessions(loop, held.database_url, stop_timeout=_STOP_SECONDS),
+        sessions=held_sessions,
         library=library,
         speech=speech,
         options=options,

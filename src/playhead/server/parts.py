@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from playhead.config import Settings, connect_with, load_settings
+from playhead.config import Settings, connect_with, create_router, load_settings
 from playhead.errors import ConfigError, LLMError
 from playhead.events import EmitDelta
 from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
+from playhead.llm.breaker import BreakerStore
 from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
 from playhead.options import LoopOptions
@@ -54,7 +55,8 @@ class NotConfiguredError(LLMError):
 
 
 class ConfiguredModel:
-    """The model that was given, or the one that the configuration names, looked up when first needed.
+    """The model that was given, or the one that the configuration names, looked up when first needed:
+    with `AI_CHAIN_*`, a router.
 
     A server without a configuration starts, and each call says what is missing until it is there.
     The attempt loop is here, so the chat route has it, too; no client behind the route retries.
@@ -66,12 +68,16 @@ class ConfiguredModel:
         self._model = None if given is None else _attempting(given, options)
         self._settings = settings
         self._options = options
+        self.breakers: BreakerStore | None = None
 
     def resolve(self) -> AgentLLM:
         """Return the model. Raises `ConfigError` naming what is missing or unknown."""
         if self._model is None:
-            model = connect_with(self._settings or load_settings())
-            self._model = _attempting(model, self._options)
+            settings = self._settings or load_settings()
+            if settings.chains:
+                self._model = create_router(settings, breakers=self.breakers)
+            else:
+                self._model = _attempting(connect_with(settings), self._options)
         return self._model
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:

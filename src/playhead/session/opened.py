@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -10,6 +10,7 @@ from playhead.encode import scrub
 from playhead.events import RunEnd, RunPaused
 from playhead.ids import new_id, now_ms
 from playhead.loop import AgentLoop
+from playhead.session.callnotes import CallNotes
 from playhead.session.feed import Cursor, follow
 from playhead.session.lines import Limits, Lines
 from playhead.session.opening import Books
@@ -18,7 +19,17 @@ from playhead.session.runs import INTERRUPTED, LiveRun, result_of
 from playhead.session.shown import LAST, Shown
 from playhead.session.watch import POLL, POLL_BESIDE_NEWS, Watcher
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import OPEN, Ledger, Policy, RunRow, Thread, coded, conflict, thread_of
+from playhead.storage.ledger import (
+    OPEN,
+    Ledger,
+    PendingCall,
+    Policy,
+    RunRow,
+    Thread,
+    coded,
+    conflict,
+    thread_of,
+)
 from playhead.types import AgentContext, AgentRunResult, UserMessage
 
 
@@ -29,6 +40,8 @@ class Opened:
         self.books = books
         self.ledger: Ledger = books.ledger
         self.lines = Lines(loop, books.ledger, limits)
+        self._notes = CallNotes(books.calls)
+        self.lines.around(self._notes.watch)
         # Two of them may be in one process.
         self._owner = this_process(new_id())
         self._accepting: set[str] = set()
@@ -38,6 +51,7 @@ class Opened:
     async def aclose(self) -> None:
         """Stop every run and let go of the database."""
         await self.lines.aclose()
+        await self._notes.aclose()
         if self._watcher is not None:
             await self._watcher.aclose()
         if self.books.listening is not None:
@@ -55,7 +69,9 @@ class Opened:
     def new_row(
         self, thread: Thread, message: UserMessage | None, context: Any, policy: Policy = "queue"
     ) -> RunRow:
-        """Return a run that nobody has accepted yet."""
+        """Return a run that nobody has accepted yet. Raises `StoreError` for a policy that is none."""
+        if policy not in get_args(Policy):
+            raise coded("invalid", f"The policy is {policy!r}; it must be queue, steer or interrupt.")
         return RunRow(
             new_id(),
             new_id(),
@@ -119,6 +135,18 @@ class Opened:
     async def rows(self, thread: Thread) -> Sequence[TurnRow]:
         """Everything that was said in a thread."""
         return await self.ledger.turns.window(thread.thread_id, turns=None, tenant_id=thread.tenant_id)
+
+    async def waiting(self, row: RunRow) -> Sequence[PendingCall]:
+        """Return the calls of a run's turn that wait for an answer."""
+        pending = await self.ledger.pending(row.turn_id, tenant_id=row.tenant_id)
+        return [call for call in pending if call.answered_by is None and call.expires_at >= now_ms()]
+
+    async def pending(self, thread: Thread) -> Sequence[tuple[str, PendingCall]]:
+        """Return the calls of a thread that wait for an answer, each with the run to answer."""
+        last = await self.ledger.last_run(thread)
+        if last is None or last.state != "paused":
+            return ()
+        return [(last.run_id, call) for call in await self.waiting(last)]
 
     async def row(self, thread: Thread, message_id: str | None) -> TurnRow:
         """Return a message of a thread; None is its last. Raises `StoreError` with code `not_found`."""

@@ -15,14 +15,15 @@ from msgspec.structs import replace
 
 from playhead.errors import ConfigError
 from playhead.events import Event
-from playhead.ids import new_id, now_ms
+from playhead.ids import new_id
+from playhead.llm.breaker import BreakerStore
 from playhead.loop import AgentLoop
 from playhead.session.approvals import check_answer, plain_answer
 from playhead.session.compaction import Compaction
 from playhead.session.feed import Cursor, parse_cursor
 from playhead.session.lines import Limits
 from playhead.session.opened import Opened, named
-from playhead.session.opening import DatabaseLike, open_books
+from playhead.session.opening import Books, DatabaseLike, SharedBreakers, open_books
 from playhead.session.runs import LiveRun, RunHandle, Said, handle_of, user_message
 from playhead.session.shown import Shown
 from playhead.storage.base import DEFAULT_TURNS
@@ -179,9 +180,7 @@ class Sessions:
     async def waiting(self, run_id: str, *, tenant: str | None = None) -> Sequence[PendingCall]:
         """Return the calls of a run's turn that wait for an answer, with what an answer must name."""
         opened = await self._opened()
-        row = await opened.found(run_id, tenant)
-        pending = await opened.ledger.pending(row.turn_id, tenant_id=tenant)
-        return [call for call in pending if call.answered_by is None and call.expires_at >= now_ms()]
+        return await opened.waiting(await opened.found(run_id, tenant))
 
     async def cancel(self, run_id: str, *, tenant: str | None = None) -> None:
         """Stop a run and return when it has ended, with `finish_reason "cancelled"`.
@@ -255,11 +254,7 @@ class Sessions:
         self, thread_id: str, *, tenant: str | None = None
     ) -> Sequence[tuple[str, PendingCall]]:
         """The calls of a thread that wait for an answer, each with the run to answer."""
-        opened = await self._opened()
-        last = await opened.ledger.last_run(Thread(thread_id, tenant))
-        if last is None or last.state != "paused":
-            return ()
-        return [(last.run_id, call) for call in await self.waiting(last.run_id, tenant=tenant)]
+        return await (await self._opened()).pending(Thread(thread_id, tenant))
 
     async def last_seq(self, thread_id: str, *, tenant: str | None = None) -> int:
         """The `seq` of the last event of a thread; 0 where there is none."""
@@ -267,8 +262,16 @@ class Sessions:
         return (await (await self._opened()).ledger.events.last([thread]))[thread]
 
     async def calls(self) -> CallLog:
-        """The log of model calls."""
-        return (await self._opened()).books.calls
+        """The log of model calls: a row of each attempt, with the turn it was made in."""
+        return (await self._books()).calls
+
+    @property
+    def breakers(self) -> BreakerStore:
+        """For an `AIRouter`: what is known of providers, shared with all who use the same database."""
+        return SharedBreakers(self._books)
+
+    async def _books(self) -> Books:
+        return (await self._opened()).books
 
     # ------------------------------------------------------------ changing a thread
 
@@ -374,8 +377,6 @@ class Sessions:
         policy: Policy,
     ) -> LiveRun | RunRow:
         opened = await self._open()
-        if policy not in ("queue", "steer", "interrupt"):
-            raise coded("invalid", f"The policy is {policy!r}; it must be queue, steer or interrupt.")
         said = user_message(message, message_id)
         row = opened.new_row(named(thread_id, tenant), said, context, policy)
         return await opened.accept(row, context)
