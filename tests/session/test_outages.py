@@ -1,0 +1,273 @@
+"""Sessions whose database fails, and processes that die or share one."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from playhead.errors import StoreError
+from playhead.events import RunEnd
+from playhead.session import journal
+from playhead.session.sessions import Sessions
+from playhead.storage.engine import Database, open_database
+from playhead.types import UserMessage
+from tests.session.clients import Client
+from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
+from tests.session.readers import all_of, text_of
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parent.parent.parent
+
+# Runs one turn whose model says a part and then waits for a line on stdin; tells what it does.
+TALKER = """
+import asyncio, sys
+from playhead import AgentLoop
+from playhead.events import TextDelta
+from playhead.session.sessions import Sessions
+from playhead.types import AssistantMessage, LLMResult
+
+class Slow:
+    provider = model = "slow"
+    async def generate(self, request, emit=None):
+        emit(TextDelta("Once upon "))
+        await asyncio.sleep(0.1)
+        print("said", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        for piece in ("a ", "time", "."):
+            emit(TextDelta(piece))
+            await asyncio.sleep(0.01)
+        return LLMResult(AssistantMessage("Once upon a time."), "stop")
+
+async def main(url, *texts):
+    async with Sessions(AgentLoop(Slow()), url, flush_seconds=0.02) as sessions:
+        runs = [await sessions.start("t", text, message_id=text) for text in texts]
+        print(*(run.run_id for run in runs), flush=True)
+        for run in runs:
+            async for event in sessions.events(run.run_id):
+                pass
+        print("over", flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@contextlib.contextmanager
+def talker(url: str, *texts: str) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", TALKER, url, *texts],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+def line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def go_on(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+async def test_what_a_killed_process_left_is_ended_and_nothing_said_is_lost(url: str) -> None:
+    """Q199, Q242: the message and the partial text are there; what waited was not dropped silently; the
+    thread is usable. (To go on with such a run is the durable engine's work.)"""
+    with talker(url, "one", "two") as process:
+        first, second = line(process).split()
+        assert line(process) == "said"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(30)
+    llm = StrictLLM()
+    async with Sessions(loop_of(llm), url) as sessions:
+        assert await sessions.open_runs("t") == []
+        events = await all_of(sessions, first)
+        assert text_of(events) == "Once upon "
+        for run_id in (first, second):
+            end = (await all_of(sessions, run_id))[-1]
+            assert isinstance(end, RunEnd)
+            assert (end.result.finish_reason, end.result.error_code) == ("error", "interrupted")
+        assert [m.content for m in await sessions.history("t")] == ["one", "two"]
+        again = await sessions.run("t", "one", message_id="one")
+        assert (again.finish_reason, again.error_code) == ("error", "interrupted")
+        assert llm.seen == []
+        assert (await sessions.run("t", "three")).text == "done"
+    assert [m.content for m in llm.seen[0]] == ["one", "two", "three"]
+
+
+async def test_a_run_of_a_living_process_is_left_alone_and_followed(url: str) -> None:
+    """Design 5, Q199: a reader on another process gets all of it, the text in pieces as they are written."""
+    with talker(url, "one") as process:
+        run_id = await asyncio.to_thread(line, process)
+        assert await asyncio.to_thread(line, process) == "said"
+        async with Sessions(loop_of(StrictLLM()), url) as sessions:
+            (row,) = await sessions.open_runs("t")
+            assert (row.run_id, row.state) == (run_id, "running")
+            client = Client()
+            stream = sessions.shown(run_id)
+            while not client.texts:
+                client.take(await anext(stream))
+            with pytest.raises(StoreError, match="another process") as caught:
+                await sessions.cancel(run_id)
+            assert caught.value.code == "conflict"
+            await asyncio.to_thread(go_on, process)
+            async with asyncio.timeout(10):
+                async for shown in stream:
+                    client.take(shown)
+            assert list(client.texts.values()) == ["Once upon a time."]
+            assert client.over == {run_id}
+            assert await asyncio.to_thread(line, process) == "over"
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+async def test_postgres_tells_a_reader_elsewhere_without_being_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Design 5: LISTEN and NOTIFY, and not the look from time to time."""
+    monkeypatch.setattr("playhead.session.opened.POLL_BESIDE_NEWS", 3_600.0)
+    with talker(url, "one") as process:
+        run_id = await asyncio.to_thread(line, process)
+        assert await asyncio.to_thread(line, process) == "said"
+        async with Sessions(loop_of(StrictLLM()), url) as sessions:
+            reading = asyncio.create_task(all_of(sessions, run_id))
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(go_on, process)
+            assert text_of(await reading) == "Once upon a time."
+
+
+async def test_one_message_to_two_processes_is_one_run(url: str) -> None:
+    """Q239: whichever accepts it first carries it out."""
+    first, second = GateLLM(), GateLLM()
+    async with Sessions(loop_of(first), url) as a, Sessions(loop_of(second), url) as b:
+        started = await asyncio.gather(
+            *(sessions.start("t", "pay", message_id="m") for sessions in (a, b, a, b))
+        )
+        assert len({run.run_id for run in started}) == 1
+        first.gate.set()
+        second.gate.set()
+        for sessions in (a, b):
+            assert text_of(await all_of(sessions, started[0].run_id)) == "done"
+    assert len(first.seen) + len(second.seen) == 1
+
+
+async def test_two_processes_that_write_one_thread_lose_neither_turn(url: str) -> None:
+    """Q193, Q194: the sequence is the database's; no row and no event takes the place of another."""
+    async with Sessions(loop_of(StrictLLM(*CALLS)), url) as a, Sessions(loop_of(StrictLLM(*CALLS)), url) as b:
+        await asyncio.gather(*(s.run("t", f"m{n}") for n, s in enumerate((a, b, a, b))))
+        history = await a.history("t")
+        assert [str(m.content) for m in history].count("done") == 4
+        assert len({m.id for m in history}) == len(history) == 20
+        seqs = [row.seq for row in (await (await a._opened()).ledger.events.after("t", 0)).rows]
+        assert seqs == list(range(1, len(seqs) + 1))
+
+
+# ---------------------------------------------------------------- a database that fails
+
+
+async def held(url: str) -> AsyncIterator[tuple[Sessions, GateLLM, str]]:
+    llm = GateLLM("hello")
+    async with Sessions(loop_of(llm), url) as sessions:
+        run = await sessions.start("t", "go")
+        await llm.waiting.wait()
+        yield sessions, llm, run.run_id
+
+
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+async def test_a_database_that_goes_away_for_a_moment_costs_nothing(url: str) -> None:
+    """Bad input: connections are cut in mid-run; what was to be written is, once."""
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    async for sessions, llm, run_id in held(url):
+        with engine.connect() as connection:
+            others = "FROM pg_stat_activity WHERE application_name = 'playhead' AND pid <> pg_backend_pid()"
+            connection.execute(text(f"SELECT pg_terminate_backend(pid) {others}")).all()
+        llm.gate.set()
+        events = await all_of(sessions, run_id)
+        assert (text_of(events), events[-1].type) == ("hello", "run_end")
+        assert [m.content for m in await sessions.history("t")] == ["go", "hello"]
+        assert (await sessions.run("t", "on")).finish_reason == "final"
+    engine.dispose()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_database_that_is_locked_for_a_moment_is_waited_for(url: str) -> None:
+    """Q200: another program holds it."""
+    engine = create_engine(url)
+    async for sessions, llm, run_id in held(url):
+        with engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN EXCLUSIVE")
+            llm.gate.set()
+            await asyncio.sleep(0.3)
+            assert (await sessions.find(run_id)).state == "running"
+            connection.exec_driver_sql("ROLLBACK")
+        assert text_of(await all_of(sessions, run_id)) == "hello"
+        assert [m.content for m in await sessions.history("t")] == ["go", "hello"]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_full_disk_is_waited_for_and_then_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q206: the run ends once with what is wrong, for those who listen; with room again all goes on."""
+    monkeypatch.setattr(journal, "PATIENCE", 0.3)
+    async with await open_database(url) as database:
+        llm = GateLLM("x" * 200_000)
+        async with Sessions(loop_of(llm), database) as sessions:
+            run = await sessions.start("t", "go")
+            await llm.waiting.wait()
+            await limit(database, 0)
+            llm.gate.set()
+            events = await all_of(sessions, run.run_id)
+            end = events[-1]
+            assert isinstance(end, RunEnd)
+            assert (end.result.finish_reason, end.result.error_code) == ("error", "store")
+            assert "no room left" in str(end.result.error_message)
+            with pytest.raises(StoreError, match="no room left"):
+                await sessions.start("t", "y" * 200_000)
+            await limit(database, 1_000_000)
+            # Nobody carries the run out any more, and now that can be written down.
+            assert await sessions.open_runs("t") == []
+            assert (await sessions.find(run.run_id)).state == "ended"
+            assert (await sessions.run("t", "again")).finish_reason == "final"
+            assert [m.content for m in await sessions.history("t") if isinstance(m, UserMessage)] == [
+                "go",
+                "again",
+            ]
+
+
+async def limit(database: Database, more: int) -> None:
+    def work(connection: Any) -> None:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + more}").close()
+
+    await database.write(work)
+
+
+async def test_a_database_that_cannot_be_opened_is_told_and_tried_again(tmp_path: Path) -> None:
+    """Bad input: an older or newer schema, no folder, no database: the same error until it is mended."""
+    path = tmp_path / "db"
+    path.write_bytes(b"this is no database, but it is long enough to be taken for one" * 50)
+    sessions = Sessions(loop_of(StrictLLM()), f"sqlite:///{path}")
+    for work in (sessions.check, lambda: sessions.run("t", "hi"), lambda: sessions.history("t")):
+        with pytest.raises(StoreError, match="damaged, or no database"):
+            await work()
+    path.unlink()
+    assert (await sessions.run("t", "hi")).finish_reason == "final"
+    await sessions.aclose()
+    with pytest.raises(StoreError):
+        await sessions.start("t", "more")
