@@ -3,6 +3,7 @@
     make bench                                           everything but speech, about two minutes
     make bench ARGS="--measures steps,growth --rounds 3"
     make bench ARGS="--peers openai,pydantic_ai"         beside others, each in a venv of its own
+    make bench ARGS=--sessions                           what writing sessions down costs
     make bench ARGS=--speech                             transcription (--hour: an hour of it)
 
 A figure is the median of its rounds, with half their spread as noise; a ratio is the median of the
@@ -66,7 +67,13 @@ def main() -> None:
     parser.add_argument("--peers", default="", help=f"of {','.join(PEERS)}")
     parser.add_argument("--speech", action="store_true", help="measure transcription instead")
     parser.add_argument("--hour", action="store_true", help="with --speech: an hour of sound")
+    parser.add_argument("--sessions", action="store_true", help="measure stored sessions instead")
     options = parser.parse_args()
+    if options.sessions:
+        from bench import sessions
+
+        sessions.main()
+        return
     if options.speech:
         from bench import speech
 

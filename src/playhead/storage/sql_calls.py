@@ -17,11 +17,11 @@ from playhead.storage.calls import (
     log_failure,
 )
 from playhead.storage.engine import Database
+from playhead.storage.prepared import Prepared
 from playhead.storage.tables import ai_call_log, key_of
 from playhead.types import CallRecord, CallStatus
 
 _calls = ai_call_log.c
-_INSERT = insert(ai_call_log).inline()
 _FIELDS = CallRecord.__struct_fields__
 _READ = select(_calls.row_id, *(_calls[name] for name in _FIELDS))
 
@@ -35,6 +35,8 @@ class SQLCallLog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        columns = [column.key for column in _calls if column.key != "row_id"]
+        self._insert = Prepared(database, insert(ai_call_log), columns)
 
     async def record(self, record: CallRecord) -> None:
         """See `CallLog.record`."""
@@ -44,7 +46,7 @@ class SQLCallLog:
                 "thread_key": key_of(record.thread_id),
                 "turn_key": key_of(record.turn_id),
             }
-            await self._database.write(lambda connection: connection.execute(_INSERT, values).close())
+            await self._database.write(lambda connection: self._insert.run_all(connection, [values]))
         except Exception as error:
             log_failure(error)
 
