@@ -93,6 +93,14 @@ class Journal:
             # Alone it is not worth a commit: what it announces mostly follows at once.
             self._soon = self._loop.call_later(_COMPANY, self._start)
 
+    def adopt(self, entry: Entry, recorded: Recorded) -> None:
+        """Show what was written of the run before it began."""
+        self._keys.update(new.key for new in entry.events)
+        self.rows.extend(recorded.rows)
+        for new, seq in zip(entry.events, recorded.seqs, strict=True):
+            if seq is not None:
+                self._feed.record(self._run.run_id, Shown(new.type, data=new.data, seq=seq))
+
     async def barrier(self) -> None:
         """Return once every message so far is written. Raises `StoreError`."""
         if self._unwritten:
@@ -156,7 +164,7 @@ class Journal:
             first = deltas[0]
             whole = replace(first, text="".join(delta.text for delta in deltas)) if deltas[1:] else first
             key = f"{first.step}/{first.type}/{self._flushed}"
-            self._waiting.events.append((_new(key, whole), whole))
+            self._waiting.events.append((new_event(key, whole), whole))
         if self._texts:
             self._texts = []
             self._start()
@@ -175,7 +183,7 @@ class Journal:
 
     def _put(self, key: str, event: Event) -> None:
         self._keys.add(key)
-        self._waiting.events.append((_new(key, event), event))
+        self._waiting.events.append((new_event(key, event), event))
         self._ahead += 1
 
     def _grow(self, event: Growing) -> None:
@@ -212,11 +220,13 @@ class Journal:
             self._task = None
 
     async def _record(self, batch: _Batch) -> Recorded:
-        """Write a batch; a database that is away for a moment is waited for."""
         new = [event for event, _ in batch.events if event is not None]
         if not (new or batch.messages or batch.more):
             return Recorded((), ())
-        entry = Entry(self._run, new, batch.messages, **batch.more)
+        return await self.write_down(Entry(self._run, new, batch.messages, **batch.more))
+
+    async def write_down(self, entry: Entry) -> Recorded:
+        """Write an entry; a database that is away for a moment is waited for. Raises `StoreError`."""
         deadline, delay = monotonic() + PATIENCE, _FIRST_DELAY
         while True:
             if self._stopped:
@@ -258,5 +268,6 @@ class Journal:
             logger.warning("Events of a run wait to be written:\n%s", masked_traceback(error))
 
 
-def _new(key: str, event: Event) -> NewEvent:
+def new_event(key: str, event: Event) -> NewEvent:
+    """Return an event as it is recorded."""
     return NewEvent(key, event.type, event_bytes(event), event.at)

@@ -21,7 +21,7 @@ from playhead.session.journal import Journal
 from playhead.session.port import StoredPort, last_turns
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import Ledger, RunRow, Thread, thread_of
+from playhead.storage.ledger import Entry, Ledger, RunRow, Thread, thread_of
 from playhead.types import AgentRunResult, UserMessage
 
 logger = logging.getLogger("playhead")
@@ -59,6 +59,7 @@ class Lines:
         compaction = limits.compaction
         self._compactor = Compactor(compaction, ledger, limits.window) if compaction is not None else None
         self._lines: dict[Thread, deque[LiveRun]] = {}
+        self._reserved: set[Thread] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
         self._around: Callable[[LiveRun], None] = lambda run: None
@@ -82,6 +83,19 @@ class Lines:
         elif run.row.policy == "interrupt":
             active.cancel.set()
             active.finishing = active.finishing or self._spawn(self._give_up(active))
+
+    def reserve(self, run: LiveRun) -> Entry | None:
+        """Let a run begin as soon as it is accepted, and return what is then written; None where another
+        is at work or about to be. `release` must follow."""
+        if self.closed or run.thread in self._lines or run.thread in self._reserved:
+            return None
+        self._reserved.add(run.thread)
+        run.port = self._port(run)
+        return run.port.opening()
+
+    def release(self, run: LiveRun) -> None:
+        """The run was added, or was not accepted."""
+        self._reserved.discard(run.thread)
 
     def line(self, thread: Thread) -> Sequence[LiveRun]:
         """The runs of a thread: the one at work, and those that wait."""
@@ -166,8 +180,22 @@ class Lines:
         await asyncio.shield(self._spawn(self._finish(run, reason)))
 
     async def _carry_out(self, run: LiveRun) -> AgentRunResult:
+        port = run.port = run.port or self._port(run)
+        turn_id = await port.open()
+        if turn_id != run.row.turn_id:
+            rows = await self._ledger.turns.turn(turn_id, tenant_id=run.thread.tenant_id)
+            result = result_of([row for row in rows if row.thread_id == run.thread.thread_id])
+            await self._write_end(run, result)
+            return result
+        port.answers = await self._aside.begin(run.row)
+        made = () if run.row.message is None else port.written[:1]
+        result = await self._loop.run_on(port, context=run.context, made=made)
+        self._remember(run, port)
+        return result
+
+    def _port(self, run: LiveRun) -> StoredPort:
         limits = self._limits
-        run.port = port = StoredPort(
+        return StoredPort(
             self._ledger,
             run.row,
             self.feed(run.thread),
@@ -180,17 +208,6 @@ class Lines:
             steer=lambda step: self._absorb(run, step),
             cancel=run.cancel,
         )
-        turn_id = await port.open()
-        if turn_id != run.row.turn_id:
-            rows = await self._ledger.turns.turn(turn_id, tenant_id=run.thread.tenant_id)
-            result = result_of([row for row in rows if row.thread_id == run.thread.thread_id])
-            await self._write_end(run, result)
-            return result
-        port.answers = await self._aside.begin(run.row)
-        made = () if run.row.message is None else port.written[:1]
-        result = await self._loop.run_on(port, context=run.context, made=made)
-        self._remember(run, port)
-        return result
 
     async def _absorb(self, active: LiveRun, step: int) -> Sequence[UserMessage]:
         """Give the messages that came to steer a run to it."""

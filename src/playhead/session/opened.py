@@ -86,15 +86,23 @@ class Opened:
 
     async def accept(self, row: RunRow, context: Any, replaces: int | None = None) -> LiveRun | RunRow:
         """Write a run and put it into its line; or return the one that its message began before."""
+        run = LiveRun(row, context)
         self._accepting.add(row.run_id)
+        opening = self.lines.reserve(run)
         try:
-            accepted = await self.ledger.accept(row, replaces=replaces)
+            if opening is None:
+                accepted = await self.ledger.accept(row, replaces=replaces)
+            else:
+                accepted, recorded = await self.ledger.begin(opening, replaces=replaces)
+                if recorded is not None and run.port is not None:
+                    run.port.opened(opening, recorded)
             if accepted.run_id == row.run_id:
-                run = LiveRun(row, context)
                 self.lines.add(run)
                 return run
         finally:
             self._accepting.discard(row.run_id)
+            if opening is not None:
+                self.lines.release(run)
         while accepted.absorbed_by:
             accepted = await self.found(accepted.absorbed_by, row.tenant_id)
         return self.lines.runs.get(accepted.run_id) or accepted

@@ -13,10 +13,10 @@ from playhead.port import PlainPort
 from playhead.session.borders import fitting
 from playhead.session.compaction import Compactor, Earlier
 from playhead.session.feed import Feed
-from playhead.session.journal import Journal
+from playhead.session.journal import Journal, new_event
 from playhead.session.summarising import shown_summary
 from playhead.storage.base import DEFAULT_TURNS, TurnRow
-from playhead.storage.ledger import Ledger, PendingCall, RunRow, RunState
+from playhead.storage.ledger import Entry, Ledger, PendingCall, Recorded, RunRow, RunState
 from playhead.types import AgentStep, ChatMessage, ToolCall, UserMessage
 from playhead.waiting import left_open
 
@@ -92,23 +92,32 @@ class StoredPort(PlainPort):
         """What was read of the thread, and what was written since."""
         return [*self._earlier, *self.journal.rows]
 
+    def opening(self) -> Entry:
+        """What is written when the run begins, the user's message with it."""
+        start: list[tuple[str, Event]] = [("0/start", RunStart(turn_id=self.turn_id))]
+        message = self._run.message
+        if message is not None:
+            start.append(("0/message", UserMessageEvent(message=message)))
+        for _, event in start:
+            event.run_id, event.at = self.run_id, now_ms()
+        said = () if message is None else ((message, 0),)
+        return Entry(self._run, [new_event(key, event) for key, event in start], said, "running")
+
+    def opened(self, entry: Entry, recorded: Recorded) -> None:
+        """The run's opening was written."""
+        self._begun = True
+        self._start = recorded.rows[0] if recorded.rows else None
+        self.journal.adopt(entry, recorded)
+
     async def open(self) -> str:
-        """Write that the run began, with the user's message, and return the turn that it is of.
+        """Write that the run began, unless that was done, and return the turn that its message is of.
 
         A message that the thread holds already is not written again: it is then of another turn, and
         the run must not go on.
         """
         if not self._begun:
-            start: list[tuple[str, Event]] = [("0/start", RunStart(turn_id=self.turn_id))]
-            message = self._run.message
-            if message is not None:
-                start.append(("0/message", UserMessageEvent(message=message)))
-            for _, event in start:
-                event.run_id, event.at = self.run_id, now_ms()
-            said = () if message is None else ((message, 0),)
-            recorded = await self.journal.write(start, said, state="running")
-            self._begun = True
-            self._start = recorded.rows[0] if recorded is not None and recorded.rows else None
+            opening = self.opening()
+            self.opened(opening, await self.journal.write_down(opening))
         return self._start.turn_id if self._start is not None else self.turn_id
 
     def close(self) -> None:

@@ -173,6 +173,10 @@ class Ledger(Protocol):
         """
         ...
 
+    async def begin(self, opening: Entry, *, replaces: int | None = None) -> tuple[RunRow, Recorded | None]:
+        """Accept a run and write how it begins, at once; None where it was not accepted again."""
+        ...
+
     async def record(self, entry: Entry) -> Recorded:
         """Write what happened in a run.
 

@@ -120,6 +120,13 @@ class MemoryLedger:
         self._runs[run.tenant_id, run.run_id] = run
         return run
 
+    async def begin(self, opening: Entry, *, replaces: int | None = None) -> tuple[RunRow, Recorded | None]:
+        """See `Ledger.begin`."""
+        accepted = await self.accept(opening.run, replaces=replaces)
+        if accepted.run_id != opening.run.run_id:
+            return accepted, None
+        return accepted, await self.record(opening)
+
     async def record(self, entry: Entry) -> Recorded:
         """See `Ledger.record`."""
         run = self._runs.get((entry.run.tenant_id, entry.run.run_id), entry.run)

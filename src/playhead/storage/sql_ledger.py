@@ -13,6 +13,7 @@ from playhead.storage.ledger import (
     OPEN,
     SPOKEN_SINCE,
     Entry,
+    NewEvent,
     PendingCall,
     Recorded,
     RunRow,
@@ -139,52 +140,81 @@ class SQLLedger:
 
         def work(connection: Connection) -> RunRow:
             self.turns.count(connection, thread)
-            if run.answers:
-                _take_answers(connection, run, thread["thread_key"])
-            if self._accept.first(connection, columns) is not None:
-                if replaces is not None:
-                    gone = {"of_thread": thread["thread_key"], "from_seq": replaces}
-                    connection.execute(_REPLACE, gone)
-                    connection.execute(REPLACE_SUMMARIES, gone)
-                return run
-            known = {"of_thread": thread["thread_key"], "of_message": columns["message_key"]}
-            return read_run(connection.execute(_OF_MESSAGE, known).one())
+            return self._take_run(connection, run, columns, replaces)
 
         return await self._database.write(work, order=thread["thread_key"])
 
+    async def begin(self, opening: Entry, *, replaces: int | None = None) -> tuple[RunRow, Recorded | None]:
+        """See `Ledger.begin`."""
+        run, written = opening.run, _Written(opening)
+        columns = run_columns(run)
+
+        def work(connection: Connection) -> tuple[RunRow, Recorded | None]:
+            seq, last = self.turns.count(connection, written.thread, **written.counts)
+            # It is written as the run that it becomes: to change it afterwards would cost as much again.
+            first = last - len(opening.events) + 1
+            begun = {**columns, "state": opening.state, "first_seq": first}
+            accepted = self._take_run(connection, run, begun, replaces)
+            if accepted is not run:
+                back = {name: -count for name, count in written.counts.items()}
+                self.turns.count(connection, written.thread, **back)
+                return accepted, None
+            return accepted, self._put(connection, written, opening.events, seq, last)
+
+        return await self._database.write(work, order=written.thread["thread_key"])
+
     async def record(self, entry: Entry) -> Recorded:
         """See `Ledger.record`."""
-        run = entry.run
-        thread = thread_columns(run.thread_id, run.tenant_id, now_ms())
-        new = [
-            prepare(run.thread_id, m, turn_id=run.turn_id, step_index=step, tenant_id=run.tenant_id)
-            for m, step in entry.messages
-        ]
-        run_key, thread_key = key_of(run.tenant_id, run.run_id), thread["thread_key"]
+        written = _Written(entry)
 
         def work(connection: Connection) -> Recorded:
             events = entry.events
             there: Mapping[str, int] = {}
             if entry.again and events:
-                there = self.events.there(connection, run_key, [event.key for event in events])
+                there = self.events.there(connection, written.run_key, [event.key for event in events])
                 events = [event for event in events if event.key not in there]
-            counts = {"rows": 1 if new else 0, "events": len(events)}
-            seq, last = self.turns.count(connection, thread, **counts)
-            rows = [self.turns.put_at(connection, new[0], seq)] if new else []
-            if rows and rows[0].turn_id != scrub(run.turn_id):
-                self.turns.count(connection, thread, events=-len(events))
-                return Recorded(rows, [None] * len(entry.events))
-            rows.extend(self.turns.put(connection, row) for row in new[1:])
-            first = last - len(events) + 1
-            self.events.put(connection, thread_key, run_key, first, events)
+            counts = {**written.counts, "events": len(events)}
+            seq, last = self.turns.count(connection, written.thread, **counts)
+            recorded = self._put(connection, written, events, seq, last)
+            if events and recorded.seqs[0] is None:
+                return Recorded(recorded.rows, [None] * len(entry.events))
             if entry.state is not None:
-                self._state(connection, entry, run_key, first)
+                self._state(connection, entry, written.run_key, last - len(events) + 1)
             for place, call in enumerate(entry.pending):
-                connection.execute(self._wait, pending_columns(run, call, place))
-            places = iter(range(first, last + 1))
-            return Recorded(rows, [None if e.key in there else next(places) for e in entry.events])
+                connection.execute(self._wait, pending_columns(entry.run, call, place))
+            places = iter(recorded.seqs)
+            seqs = [None if event.key in there else next(places) for event in entry.events]
+            return Recorded(recorded.rows, seqs)
 
-        return await self._database.write(work, order=thread_key)
+        return await self._database.write(work, order=written.thread["thread_key"])
+
+    def _take_run(
+        self, connection: Connection, run: RunRow, columns: Mapping[str, Any], replaces: int | None
+    ) -> RunRow:
+        thread_key = columns["thread_key"]
+        if run.answers:
+            _take_answers(connection, run, thread_key)
+        if self._accept.first(connection, columns) is None:
+            known = {"of_thread": thread_key, "of_message": columns["message_key"]}
+            return read_run(connection.execute(_OF_MESSAGE, known).one())
+        if replaces is not None:
+            gone = {"of_thread": thread_key, "from_seq": replaces}
+            connection.execute(_REPLACE, gone)
+            connection.execute(REPLACE_SUMMARIES, gone)
+        return run
+
+    def _put(
+        self, connection: Connection, written: "_Written", events: Sequence[NewEvent], seq: int, last: int
+    ) -> Recorded:
+        """Write messages and events to the places that were taken for them."""
+        new, first = written.rows, last - len(events) + 1
+        rows = [self.turns.put_at(connection, new[0], seq)] if new else []
+        if rows and rows[0].turn_id != new[0].turn["turn_id"]:
+            self.turns.count(connection, written.thread, events=-len(events))
+            return Recorded(rows, [None] * len(events))
+        rows.extend(self.turns.put(connection, row) for row in new[1:])
+        self.events.put(connection, written.thread["thread_key"], written.run_key, first, events)
+        return Recorded(rows, list(range(first, last + 1)))
 
     async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
         """See `Ledger.absorb`."""
@@ -313,6 +343,20 @@ class SQLLedger:
             return self.turns.forget(connection, which)
 
         return await self._database.write(work)
+
+
+class _Written:
+    """An entry as rows that are ready to be written, but for their places."""
+
+    def __init__(self, entry: Entry) -> None:
+        run = entry.run
+        self.thread = thread_columns(run.thread_id, run.tenant_id, now_ms())
+        self.run_key = key_of(run.tenant_id, run.run_id)
+        self.rows = [
+            prepare(run.thread_id, m, turn_id=run.turn_id, step_index=step, tenant_id=run.tenant_id)
+            for m, step in entry.messages
+        ]
+        self.counts = {"rows": 1 if self.rows else 0, "events": len(entry.events)}
 
 
 def _take_answers(connection: Connection, run: RunRow, thread_key: str) -> None:
