@@ -6,6 +6,7 @@ columns beside the keys cannot tell them.
 """
 
 import hashlib
+from functools import lru_cache
 
 from sqlalchemy import (
     BigInteger,
@@ -233,6 +234,7 @@ breaker_states = Table(
 )
 
 
+@lru_cache(4_096)
 def key_of(*ids: str | None) -> str:
     """Return 40 hex digits that stand for these ids, and for no others."""
     # ascii() is the same in every version of Python, and takes half a surrogate pair.
