@@ -8,7 +8,7 @@ from pathlib import Path
 from playhead.events import EmitDelta, TextDelta
 from playhead.llm.base import AgentLLM
 from playhead.server import create_app, serve
-from playhead.types import LLMRequest, LLMResult
+from playhead.types import AssistantMessage, LLMRequest, LLMResult
 from tests.server.support import HeldModel, settings
 
 
@@ -25,7 +25,21 @@ class Stubborn:
                 pass
 
 
-MODELS: dict[str, type[AgentLLM]] = {"held": HeldModel, "stubborn": Stubborn}
+class Asked:
+    """A model that holds back the rest of its answer where it is asked to `hold`."""
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        said = "Here it is."
+        if emit is not None:
+            emit(TextDelta(text=said[:5]))
+        if request.messages[-1].content == "hold":
+            await asyncio.Event().wait()
+        if emit is not None:
+            emit(TextDelta(text=said[5:]))
+        return LLMResult(AssistantMessage(said))
+
+
+MODELS: dict[str, type[AgentLLM]] = {"asked": Asked, "held": HeldModel, "stubborn": Stubborn}
 
 
 def main(home: Path, model: str) -> None:

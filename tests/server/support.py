@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +20,8 @@ from playhead.testing import FakeProvider, reply_json
 from playhead.types import AssistantMessage, LLMRequest, LLMResult
 
 CANARY = "sk-canary-4f1d9c2b7a"
-SAMPLE = Path(__file__).parent.parent.parent / "src" / "playhead" / "media" / "samples" / "jfk.mp4"
+ROOT = Path(__file__).parent.parent.parent
+SAMPLE = ROOT / "src" / "playhead" / "media" / "samples" / "jfk.mp4"
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 STREAM = {"Accept": "text/event-stream"}
@@ -59,6 +62,31 @@ async def served(app: Starlette | None = None, **parts: Any) -> AsyncIterator[ai
         finally:
             server.end.set()
             await task
+
+
+@asynccontextmanager
+async def process(home: Path, model: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A server in a process of its own, and its address."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    started = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.server.serving",
+        str(home),
+        model,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert started.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            yield started, (await started.stdout.readline()).decode().strip()
+    finally:
+        if started.returncode is None:
+            started.kill()
+            await started.wait()
 
 
 def address(client: aiohttp.ClientSession) -> str:

@@ -4,9 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
 
@@ -15,34 +13,9 @@ import pytest
 
 from playhead import ConfigError
 from playhead.server import create_app, serve
-from tests.server.support import HELLO, STREAM, ask, frames, served, settings
+from tests.server.support import HELLO, STREAM, ask, frames, process, served, settings
 
 pytestmark = pytest.mark.anyio
-
-ROOT = Path(__file__).parent.parent.parent
-
-
-@asynccontextmanager
-async def process(home: Path, model: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    started = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.server.serving",
-        str(home),
-        model,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert started.stdout is not None
-    try:
-        async with asyncio.timeout(30):
-            yield started, (await started.stdout.readline()).decode().strip()
-    finally:
-        if started.returncode is None:
-            started.kill()
-            await started.wait()
 
 
 async def test_sigterm_ends_open_streams_with_their_last_event(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from playhead.encode import error_text, masked_traceback
 from playhead.errors import PlayheadError, StoreError
-from playhead.events import Event, RunStart
+from playhead.events import Event, RunStart, UserMessageEvent
 from playhead.ids import now_ms
 from playhead.loop import AgentLoop
 from playhead.session.approvals import pending_calls
@@ -133,7 +133,10 @@ class Lines:
         result = LiveRun(row, None).outcome(reason)
         events: list[tuple[str, Event]] = [("end", end_event(row, result))]
         if not started:
-            events.insert(0, ("0/start", RunStart(turn_id=row.turn_id, run_id=row.run_id, at=now_ms())))
+            stamp: dict[str, Any] = {"run_id": row.run_id, "at": now_ms()}
+            if row.message is not None:
+                events.insert(0, ("0/message", UserMessageEvent(message=row.message, **stamp)))
+            events.insert(0, ("0/start", RunStart(turn_id=row.turn_id, **stamp)))
         with suppress(StoreError):  # another process saw it, too
             await journal.write(events, said, state="ended", finish_reason=result.finish_reason)
         self.drop_feed(thread_of(row))
