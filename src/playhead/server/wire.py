@@ -102,8 +102,8 @@ class WaitingCall(Struct, frozen=True, rename="camel"):
 class ThreadView(Struct, frozen=True, rename="camel"):
     """A thread: what was said, and the run that goes on, if one does.
 
-    Who follows the thread's events from `seq` on misses nothing: those of the active run are told
-    from its first, though what it said so far is among the messages.
+    Who follows the thread's events from `seq` on misses nothing: those of the active run, or of a last
+    one that was stopped or failed, are told from its first, though what it said is among the messages.
     """
 
     messages: Sequence[ChatMessage]

@@ -152,7 +152,8 @@ class Opened:
     async def pending(self, thread: Thread) -> Sequence[tuple[str, PendingCall]]:
         """Return the calls of a thread that wait for an answer, each with the run to answer."""
         last = await self.ledger.last_run(thread)
-        if last is None or last.state != "paused":
+        # One that answers some of the calls is at work while the others wait.
+        if last is None or not (last.state == "paused" or (last.state in OPEN and last.message is None)):
             return ()
         return [(last.run_id, call) for call in await self.waiting(last)]
 

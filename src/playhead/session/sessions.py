@@ -250,6 +250,10 @@ class Sessions:
         rows = await opened.ledger.runs(Thread(thread_id, tenant))
         return [row for row in rows if not await opened.settled(row)]
 
+    async def last_run(self, thread_id: str, *, tenant: str | None = None) -> RunRow | None:
+        """The newest run of a thread."""
+        return await (await self._opened()).ledger.last_run(Thread(thread_id, tenant))
+
     async def pending(
         self, thread_id: str, *, tenant: str | None = None
     ) -> Sequence[tuple[str, PendingCall]]:
