@@ -1,17 +1,22 @@
-// The page: one thread of the server, drawn from its events.
+// The page: one thread of the server, followed for as long as the page is open.
 
-import { answer, element, events } from "./sse.js";
-import { RunView } from "./run.js";
+import { untilDone } from "./again.js";
+import { answer, frames } from "./sse.js";
 import { context, loadMedia, setUpMedia } from "./media.js";
+import { Thread } from "./thread.js";
 
 const get = (id) => document.getElementById(id);
 const log = get("log");
 const input = get("message");
-const RETRIES = 5;
 const THREAD = "playhead.thread";
+const LOST = "Connection lost. Trying again…";
 
-let thread = localStorage.getItem(THREAD) ?? newThread();
-let runId = null; // "" while a run is being asked for
+const threadId = localStorage.getItem(THREAD) ?? newThread();
+const thread = new Thread(log, decide, giveBack);
+let after = null; // the id of the last event that came
+let lost = false;
+let refreshes = 0;
+let sending = Promise.resolve();
 
 function newThread() {
   const id = crypto.randomUUID();
@@ -19,13 +24,22 @@ function newThread() {
   return id;
 }
 
-const threadUrl = () => `api/agent/threads/${encodeURIComponent(thread)}`;
+const threadUrl = (what = "") => `api/agent/threads/${encodeURIComponent(threadId)}${what}`;
 const runUrl = (id, what) => `api/agent/runs/${encodeURIComponent(id)}/${what}`;
+const read = async (url, signal) => answer(await fetch(url, { signal }));
+
+async function post(url, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return answer(await fetch(url, { method: "POST", headers, body: JSON.stringify(body), signal }));
+}
 
 // Whoever reads further up is not pulled down by what is added below.
-function keepingPlace(change) {
+function draw(change) {
   const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
   change();
+  get("stop").hidden = !thread.stoppable;
+  get("hint").hidden = !thread.empty;
+  get("status").textContent = lost ? LOST : thread.status;
   if (atEnd) log.scrollTop = log.scrollHeight;
 }
 
@@ -34,93 +48,72 @@ function fail(text) {
   get("chat-error").hidden = !text;
 }
 
-function busy(id) {
-  runId = id;
-  get("stop").hidden = !id;
-  get("send").disabled = id !== null;
-  get("hint").hidden = true;
-  if (id === null) get("status").textContent = "";
+const isLost = (now) => draw(() => (lost = now));
+
+// Where the stream breaks it goes on: what came is known by its ids, so nothing is lost and nothing doubled.
+async function follow(signal, heard) {
+  const view = await read(threadUrl(), signal);
+  if (after === null || !thread.continues(view)) {
+    after = String(view.seq);
+    draw(() => thread.load(view));
+  }
+  const response = await fetch(threadUrl(`/events?after=${after}`), { signal });
+  if (!response.ok) await answer(response);
+  isLost(false);
+  for await (const { id, event } of frames(response, heard)) {
+    const asking = thread.asking;
+    draw(() => thread.take(event));
+    after = id ?? after;
+    if (event.type === "run_paused" || (event.type === "run_start" && asking)) refreshPending();
+  }
+  throw new Error("A thread has no end: the server is stopping.");
 }
 
-function open(view, text) {
-  keepingPlace(() => log.append(...(text ? [element("p", { className: "user" }, text)] : []), view.node));
+// What must be named in an answer is not part of the events.
+async function refreshPending() {
+  const mine = ++refreshes;
+  const { pending = [] } = await read(threadUrl()).catch(() => ({}));
+  if (mine === refreshes) draw(() => thread.ask(pending));
 }
 
-async function send(text) {
+async function decide({ runId, call, argsHash }, approved) {
+  await post(runUrl(runId, "tool-results"), { callId: call.id, argsHash, approved });
+  input.focus();
+}
+
+function send(text) {
+  const message = { id: crypto.randomUUID(), content: text };
+  const body = { message, context: context() };
   fail("");
-  busy("");
-  const view = new RunView();
-  open(view, text);
+  draw(() => thread.wait(message));
+  log.scrollTop = log.scrollHeight;
+  sending = sending.then(() => deliver(message, body)); // in the order in which they were written
+  input.focus();
+}
+
+// With its id, a message is said once, however often it is sent.
+async function deliver(message, body) {
   try {
-    const response = await fetch(`${threadUrl()}/runs`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json", Accept: "text/event-stream" },
-      body: JSON.stringify({ message: { id: crypto.randomUUID(), content: text }, context: context() }),
-    });
-    if (!response.ok) await answer(response);
-    await follow(view, response.headers.get("Run-Id"), response);
+    const { runId } = await untilDone(
+      (signal) => post(threadUrl("/runs"), body, signal),
+      () => draw(() => thread.wait(message, { state: "Not sent yet" })),
+    );
+    draw(() => thread.wait(message, { runId }));
   } catch (error) {
+    draw(() => thread.withdraw(message.id));
     fail(error.message);
-    if (!runId) {
-      // Nothing was begun: the text goes back to where it can be sent again.
-      view.node.previousSibling.remove();
-      view.node.remove();
-      input.value ||= text;
-    }
-  } finally {
-    busy(null);
-    input.focus();
   }
 }
 
-// A stream that breaks is not the end of a run: it is told again, from its first event.
-async function follow(view, id, response) {
-  busy(id);
-  for (let attempt = 0; !view.ended; attempt++) {
-    try {
-      response ??= await fetch(runUrl(id, "events"));
-      if (!response.ok) await answer(response);
-      view.reset();
-      for await (const event of events(response)) {
-        keepingPlace(() => view.take(event));
-        get("status").textContent = view.status;
-        attempt = 0;
-      }
-    } catch (error) {
-      if (attempt >= RETRIES) throw error;
-    }
-    if (view.ended) return;
-    if (attempt >= RETRIES) throw new Error("The connection was lost. Reload the page to see the rest.");
-    response = null;
-    get("status").textContent = "Connection lost. Trying again…";
-    await new Promise((resolve) => setTimeout(resolve, 500 * 2 ** attempt));
-  }
+// To where it can be sent again.
+function giveBack(text) {
+  input.value = input.value ? `${text}\n${input.value}` : text;
 }
-
-async function loadThread() {
-  try {
-    const { messages, activeRun } = await answer(await fetch(threadUrl()));
-    const last = activeRun ? messages.findLastIndex(({ role }) => role === "user") + 1 : messages.length;
-    let view = null;
-    for (const message of messages.slice(0, last)) {
-      if (message.role === "user") open((view = new RunView()), textOf(message.content));
-      else view?.takeMessage(message);
-    }
-    get("hint").hidden = messages.length > 0;
-    if (activeRun) await follow(view, activeRun.runId, null);
-  } catch (error) {
-    fail(error.message);
-  } finally {
-    if (runId) busy(null);
-  }
-}
-
-const textOf = (content) => (typeof content === "string" ? content : content.map((part) => part.text ?? "").join(" "));
 
 get("composer").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = input.value.trim();
-  if (!text || runId !== null) return;
+  if (!text) return;
   input.value = "";
   send(text);
 });
@@ -129,15 +122,17 @@ input.addEventListener("keydown", (event) => {
   event.preventDefault();
   get("composer").requestSubmit();
 });
-get("suggestion").addEventListener("click", () => runId === null && send("Transcribe this"));
+get("suggestion").addEventListener("click", () => send("Transcribe this"));
 get("stop").addEventListener("click", () => {
-  if (runId) fetch(runUrl(runId, "cancel"), { method: "POST" }).then(answer).catch((error) => fail(error.message));
+  const id = thread.stoppable;
+  if (id) post(runUrl(id, "cancel")).catch((error) => fail(error.message));
+  input.focus();
 });
 get("new-chat").addEventListener("click", () => {
-  thread = newThread();
+  newThread();
   location.reload();
 });
 
 setUpMedia();
 loadMedia();
-loadThread();
+untilDone(follow, () => isLost(true)).catch((error) => fail(error.message));
