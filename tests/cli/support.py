@@ -151,11 +151,13 @@ class Terminal:
 
 
 @asynccontextmanager
-async def terminal(*args: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Terminal]:
+async def terminal(
+    *args: str, env: Mapping[str, str] | None = None, command: tuple[str, ...] = ()
+) -> AsyncIterator[Terminal]:
     """The command on a pseudo-terminal, where Ctrl-C is a key and not a signal that we send."""
     master, slave = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *(command or COMMAND),
         *args,
         env={**environment(env), "TERM": "xterm"},
         stdin=slave,

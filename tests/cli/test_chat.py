@@ -1,6 +1,8 @@
 """`playhead chat`: one message, a pipe, and a conversation on a real terminal."""
 
 import asyncio
+import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ from playhead.testing import (
     openai_sse,
     reply_json,
 )
+from tests.cli.approving import COMMAND as APPROVING
 from tests.cli.support import CANARY, ESCAPES, playhead, terminal
 
 pytestmark = pytest.mark.anyio
@@ -141,6 +144,81 @@ async def test_a_conversation_remembers_and_ctrl_d_ends_it() -> None:
         ("assistant", "Hello Ada."),
         ("user", "Who am I?"),
     ]
+
+
+async def test_a_conversation_is_gone_on_with_later() -> None:
+    """Design 5: what was said is in the database; the id of the thread is told, beside the answers."""
+    script = (openai_sse("Hello Ada."), openai_sse("You are Ada."), openai_sse("Still Ada."))
+    async with FakeProvider(*script) as provider:
+        env = provider_env(provider)
+        async with terminal("chat", env=env) as shown:
+            await shown.wait_for("> ")
+            thread = re.findall(r"--thread (\S+)", shown.everything)[0]
+            shown.type("I am Ada.\r")
+            await shown.wait_for("Hello Ada.")
+            await shown.wait_for("> ")
+            shown.type("\x04")
+            assert await shown.ended() == 0
+        done = await playhead("chat", "--thread", thread, "Who am I?", env=env)
+        assert (done.code, done.out, done.err) == (0, "You are Ada.\n", "")
+        async with terminal("chat", "--thread", thread, env=env) as shown:
+            await shown.wait_for("> ")
+            shown.type("Sure?\r")
+            await shown.wait_for("Still Ada.")
+    assert said(provider.requests[2]) == [
+        ("user", "I am Ada."),
+        ("assistant", "Hello Ada."),
+        ("user", "Who am I?"),
+        ("assistant", "You are Ada."),
+        ("user", "Sure?"),
+    ]
+
+
+CALLS = [("publish", {"title": "one"}), ("publish", {"title": "two"})]
+
+
+async def test_a_call_that_waits_is_asked_about_on_the_terminal() -> None:
+    """Design 5: yes is a yes and everything else a no; also when it was left waiting before."""
+    async with FakeProvider(openai_calls(CALLS), openai_sse("One of two.")) as provider:
+        env = provider_env(provider)
+        async with terminal("chat", "--thread", "t", env=env, command=APPROVING) as shown:
+            await shown.wait_for("> ")
+            shown.type("Publish\r")
+            await shown.wait_for('Run publish {"title": "one"} ? [y/N]')
+            # The terminal is closed before there is an answer.
+        async with terminal("chat", "--thread", "t", env=env, command=APPROVING) as shown:
+            await shown.wait_for('Run publish {"title": "one"} ? [y/N]')
+            shown.type("y\r")
+            await shown.wait_for("one is out")
+            await shown.wait_for('Run publish {"title": "two"} ? [y/N]')
+            shown.type("\r")
+            await shown.wait_for("Not approved.")
+            await shown.wait_for("One of two.")
+            await shown.wait_for("> ")
+            shown.type("\x04")
+            assert await shown.ended() == 0
+    assert [text for role, text in said(provider.requests[1]) if role == "tool"] == [
+        "one is out",
+        "Not approved.",
+    ]
+
+
+async def test_where_nobody_can_be_asked_it_is_a_no() -> None:
+    async with FakeProvider(openai_calls(CALLS[:1]), openai_sse("Then not.")) as provider:
+        done = await playhead("chat", "Publish", env=provider_env(provider), command=APPROVING)
+    assert (done.code, done.out) == (0, "Then not.\n")
+    assert 'Not approved, because nobody is here to ask: publish {"title": "one"}' in done.err
+    assert said(provider.requests[1])[-1] == ("tool", "Not approved. Nobody is here to approve it.")
+
+
+async def test_without_the_package_of_databases_it_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['sqlalchemy'] = None; from playhead.cli.commands import run; sys.exit(run())"
+    )
+    done = await playhead("chat", "hi", env={"LLM_PROVIDER": "mock"}, command=(sys.executable, "-c", code))
+    assert (done.code, done.out) == (2, "")
+    assert "'sqlalchemy'" in done.fault[0]
+    assert "pip install" in done.fault[1]
 
 
 async def test_ctrl_c_stops_an_answer_and_keeps_what_was_said() -> None:

@@ -116,8 +116,9 @@ def serve(host: str, port: int) -> int:
 
 @_playhead.command(short_help="Talk with the model in the terminal.")
 @click.argument("message", required=False)
+@click.option("--thread", help="Go on with this conversation; a new one begins when not given.")
 @_debug_option
-def chat(message: str | None) -> int:
+def chat(message: str | None, thread: str | None) -> int:
     """Talk with the model of LLM_*, about the media that was added by the page or the demo.
 
     \b
@@ -125,15 +126,16 @@ def chat(message: str | None) -> int:
       playhead chat "What is said in the video?"
       git diff | playhead chat "Review this"
       playhead chat
+      playhead chat --thread my-film
 
     With MESSAGE it answers and ends; what is piped in comes behind the message, or is it. Without
-    both it is a conversation: Ctrl-C stops an answer, Ctrl-D ends. Only answers go to stdout; to a
-    pipe each goes when it is whole.
+    both it is a conversation: Ctrl-C stops an answer, Ctrl-D ends. What was said is kept. Only answers
+    go to stdout; to a pipe each goes when it is whole.
     """
     from playhead.cli.chat import chat
     from playhead.config import load_settings
 
-    return chat(load_settings(), message)
+    return chat(load_settings(), message, thread)
 
 
 @_playhead.command(short_help="Write down what is said in a file.")
