@@ -101,6 +101,32 @@ async def check_every_place(sessions: Sessions, run_id: str, whole: Client) -> N
             assert text[:offset] + told == text
 
 
+class Wordy:
+    """Says something beside its calls, and then something longer."""
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        assert emit is not None
+        calls = CALLS if isinstance(request.messages[-1], UserMessage) else ()
+        text = SAID if calls else SAID + THOUGHT
+        for piece in (text[n : n + 3] for n in range(0, len(text), 3)):
+            emit(TextDelta(piece))
+            await asyncio.sleep(0.001)
+        return LLMResult(AssistantMessage(text, calls), "tool_calls" if calls else "stop")
+
+
+@pytest.mark.parametrize("flush_seconds", [0.0, 0.01, 60.0])
+async def test_who_left_at_the_end_of_a_text_has_the_next_one_whole(
+    store_url: str | None, flush_seconds: float
+) -> None:
+    """Q212: what a reader had of one text says nothing of the next."""
+    loop = AgentLoop(Wordy(), tools=[quick, slow])
+    async with Sessions(loop, store_url, flush_seconds=flush_seconds) as sessions:
+        run = await sessions.start("t", "go")
+        readers = [read_in_parts(sessions, run.run_id, [n] * 200) for n in range(1, 6)]
+        for client in await asyncio.gather(*readers):
+            assert list(client.texts.values()) == [SAID, SAID + THOUGHT]
+
+
 @given(
     parts=st.lists(st.integers(1, 12), max_size=12),
     flush=st.sampled_from([0.0, 0.002, 60.0]),
