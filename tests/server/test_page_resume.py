@@ -108,7 +108,8 @@ async def test_a_line_that_breaks_in_mid_answer_loses_and_doubles_nothing(
     lengths = [sum(map(len, state)) for state in shown]
     assert lengths == sorted(lengths), "nothing that was shown goes away"
     whole = [FIRST, SECOND]
-    assert all(whole[n].startswith(text) for state in shown for n, text in enumerate(state))
+    wrong = [text for state in shown for n, text in enumerate(state) if not whole[n].startswith(text)]
+    assert wrong == []
     assert shown[-1] == whole
 
 
@@ -145,6 +146,24 @@ async def test_a_line_that_is_away_is_said_and_a_message_waits_for_it(
             ["first", "One.", "second", "Two.", "third", "Three.", "fourth", "Four."]
         )
         assert len(model.requests) == 4
+
+
+async def test_what_was_not_sent_yet_outlives_a_reload(browser: Browser, tmp_path: Path) -> None:
+    """It is sent when the server can be reached, once, and in order."""
+    async with (
+        served(llm=ScriptedLLM("One.", "Two."), settings=settings(tmp_path)) as client,
+        page_of(browser, address(client)) as page,
+    ):
+        await page.route("**/runs", lambda route: route.abort())
+        for text in ("first", "second"):
+            await say(page, text)
+        await expect(page.locator(".queue .user").first).to_have_attribute("data-state", "Not sent yet")
+        await page.reload()
+        await expect(page.locator(".queue .user")).to_have_text(["first", "second"])
+        await page.unroute("**/runs")
+        await expect(texts(page)).to_have_text(["first", "One.", "second", "Two."])
+        await page.reload()
+        await expect(texts(page)).to_have_text(["first", "One.", "second", "Two."])
 
 
 async def test_two_tabs_show_the_same(browser: Browser, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ const THREAD = "playhead.thread";
 const LOST = "Connection lost. Trying again…";
 
 const threadId = localStorage.getItem(THREAD) ?? newThread();
+const OUTBOX = `playhead.outbox.${threadId}`;
+const outbox = JSON.parse(sessionStorage.getItem(OUTBOX) ?? "[]"); // what a reload must not lose
 const thread = new Thread(log, decide, giveBack);
 let after = null; // the id of the last event that came
 let lost = false;
@@ -56,15 +58,17 @@ async function follow(signal, heard) {
   if (after === null || !thread.continues(view)) {
     after = String(view.seq);
     draw(() => thread.load(view));
+  } else {
+    draw(() => thread.ask(view.pending ?? []));
   }
   const response = await fetch(threadUrl(`/events?after=${after}`), { signal });
   if (!response.ok) await answer(response);
   isLost(false);
   for await (const { id, event } of frames(response, heard)) {
-    const asking = thread.asking;
+    const changed = event.type === "run_paused" || (event.type === "run_start" && thread.asking);
     draw(() => thread.take(event));
     after = id ?? after;
-    if (event.type === "run_paused" || (event.type === "run_start" && asking)) refreshPending();
+    if (changed) refreshPending();
   }
   throw new Error("A thread has no end: the server is stopping.");
 }
@@ -82,17 +86,27 @@ async function decide({ runId, call, argsHash }, approved) {
 }
 
 function send(text) {
-  const message = { id: crypto.randomUUID(), content: text };
-  const body = { message, context: context() };
+  const body = { message: { id: crypto.randomUUID(), content: text }, context: context() };
   fail("");
-  draw(() => thread.wait(message));
+  outbox.push(body);
+  submit(body);
   log.scrollTop = log.scrollHeight;
-  sending = sending.then(() => deliver(message, body)); // in the order in which they were written
   input.focus();
 }
 
+function submit(body) {
+  keepOutbox();
+  draw(() => thread.wait(body.message));
+  sending = sending.then(() => deliver(body)); // in the order in which they were written
+}
+
+function keepOutbox() {
+  sessionStorage.setItem(OUTBOX, JSON.stringify(outbox));
+}
+
 // With its id, a message is said once, however often it is sent.
-async function deliver(message, body) {
+async function deliver(body) {
+  const { message } = body;
   try {
     const { runId } = await untilDone(
       (signal) => post(threadUrl("/runs"), body, signal),
@@ -103,6 +117,8 @@ async function deliver(message, body) {
     draw(() => thread.withdraw(message.id));
     fail(error.message);
   }
+  outbox.splice(outbox.indexOf(body), 1);
+  keepOutbox();
 }
 
 // To where it can be sent again.
@@ -135,4 +151,5 @@ get("new-chat").addEventListener("click", () => {
 
 setUpMedia();
 loadMedia();
+outbox.forEach(submit);
 untilDone(follow, () => isLost(true)).catch((error) => fail(error.message));

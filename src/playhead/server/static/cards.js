@@ -43,7 +43,7 @@ export class ToolCard {
         await decide(approved);
       } catch (error) {
         buttons.forEach((one) => (one.disabled = false));
-        this.detail.textContent = error.message;
+        if (this.asking) this.detail.textContent = error.message;
       }
     };
     const args = element("pre", { tabIndex: 0, ariaLabel: "Arguments" }, JSON.stringify(call.args, null, 2));

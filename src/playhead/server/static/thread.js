@@ -168,9 +168,7 @@ export class Thread {
   }
 
   ask(pending) {
-    for (const one of pending) {
-      this.card(one.call.id, one.call.name).ask(one, (approved) => this.decide(one, approved));
-    }
+    for (const one of pending) this.cards.get(one.call.id)?.ask(one, (approved) => this.decide(one, approved));
   }
 
   get asking() {
