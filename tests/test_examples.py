@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,20 @@ async def orchestrator() -> None:
     assert "talk.mp4" in out.splitlines()[-1]
 
 
+async def sessions() -> None:
+    env = {"LLM_PROVIDER": "openai-compatible", "LLM_MODEL": "m", "LLM_API_KEY": "k"}
+    with tempfile.TemporaryDirectory() as folder:
+        async with FakeProvider(openai_sse("On", "ce."), openai_sse("Twice.")) as provider:
+            env["LLM_BASE_URL"] = f"{provider.url}/v1"
+            shown = [await _run("sessions", f"sqlite:///{folder}/t.db", env=env) for _ in range(2)]
+            asked = [len(request.json["messages"]) for request in provider.requests]
+    assert shown == [
+        (0, "Once.\n2 messages in the thread\n", ""),
+        (0, "Twice.\n4 messages in the thread\n", ""),
+    ]
+    assert asked == [2, 4], "the second run knows what was said in the first"
+
+
 async def mount_in_starlette() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -155,7 +170,15 @@ async def test_an_example_without_its_package_says_what_to_install(tmp_path: Pat
 
 SHOWN: dict[str, Callable[[], Awaitable[None]]] = {
     check.__name__: check
-    for check in (quickstart, stream, custom_tool, orchestrator, mount_in_starlette, transcribe_file)
+    for check in (
+        quickstart,
+        stream,
+        custom_tool,
+        orchestrator,
+        sessions,
+        mount_in_starlette,
+        transcribe_file,
+    )
 }
 
 

@@ -132,6 +132,9 @@ if TYPE_CHECKING:
     from playhead.session.stores import AgentStore as AgentStore
     from playhead.session.stores import ChatStore as ChatStore
     from playhead.storage.base import TurnStore as TurnStore
+    from playhead.storage.engine import open_database as open_database
+    from playhead.storage.ledger import EventLog as EventLog
+    from playhead.storage.ledger import Ledger as Ledger
     from playhead.storage.memory import MemoryTurnStore as MemoryTurnStore
     from playhead.storage.memory_messages import MemoryMessageLog as MemoryMessageLog
     from playhead.storage.messages import MessageLog as MessageLog
@@ -244,6 +247,8 @@ _HOMES = {
     "session.sessions": "Sessions",
     "session.stores": "AgentStore ChatStore",
     "storage.base": "TurnStore",
+    "storage.engine": "open_database",
+    "storage.ledger": "EventLog Ledger",
     "storage.memory": "MemoryTurnStore",
     "storage.memory_messages": "MemoryMessageLog",
     "storage.messages": "MessageLog",
