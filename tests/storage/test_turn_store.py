@@ -91,7 +91,7 @@ async def test_writers_at_once_get_an_order_without_gaps_or_doubles(store: TurnS
 
 
 async def test_order_is_the_sequence_and_not_a_clock(store: TurnStore) -> None:
-    """S19: oldest first by `seq`, whatever the timestamps say (Q203)."""
+    """S19: oldest first by `seq`, whatever the timestamps say (Q196, Q203)."""
     for n, timestamp in enumerate([3_000, 1_000, 1_000, 2_000]):
         await store.append("t", UserMessage(str(n), timestamp=timestamp), turn_id=str(n))
     assert texts(await store.window("t")) == ["0", "1", "2", "3"]

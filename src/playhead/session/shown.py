@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from playhead.encode import encode_result
-from playhead.events import Event, RunEnd, RunPaused, StepEnd
+from playhead.events import Attempt, Event, RunEnd, RunPaused, StepEnd
 from playhead.storage.ledger import EventRow
 from playhead.types import AssistantMessage
 
@@ -89,7 +89,11 @@ def dump(value: Any, *, total: bool = False) -> bytes:
 
 
 def public_event(event: Event) -> Event:
-    """A run's result goes out without steps and messages: they were sent as they happened."""
+    """An event as it may leave the process.
+
+    A run's result goes out without steps and messages: they were sent as they happened. A model's name
+    goes without what stands before it, which may name an account (Q230).
+    """
     if isinstance(event, RunEnd | RunPaused):
         # The output is an instance of whatever type the application asked for.
         output = event.result.output
@@ -97,8 +101,15 @@ def public_event(event: Event) -> Event:
         return replace(event, result=replace(event.result, steps=(), messages=(), output=plain))
     if isinstance(event, StepEnd):
         said = public_message(event.result.assistant_message)
-        return replace(event, result=replace(event.result, assistant_message=said))
+        model = event.result.model and _name(event.result.model)
+        return replace(event, result=replace(event.result, assistant_message=said, model=model))
+    if isinstance(event, Attempt) and "/" in event.model:
+        return replace(event, model=_name(event.model))
     return event
+
+
+def _name(model: str) -> str:
+    return model.rpartition("/")[2]
 
 
 def public_message(message: Any) -> Any:
