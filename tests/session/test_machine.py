@@ -192,16 +192,9 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.place is not None)
     @rule()
     def restart(self) -> None:
-        """An orderly end: what runs is stopped, what waits is taken back, all of it is written."""
-        waiting = [
-            run for t in self.threads for run in self.do(self.sessions.open_runs(t)) if not run.first_seq
-        ]
+        """An orderly end: what runs is stopped, what waits is told as not answered, and every message kept."""
         self.do(self.sessions.aclose())
         self.sessions = self.do(self.open())
-        for run in waiting:
-            row = self.do(self.sessions.find(run.run_id))
-            if not row.first_seq and run.message is not None and row.state == "ended":
-                self.said[run.thread_id].pop(run.message.id, None)
 
     # ------------------------------------------------------------ what must hold
 

@@ -125,6 +125,40 @@ async def test_a_message_may_steer_the_run_that_is_at_work(store_url: str | None
     assert len(llm.requests) == 2
 
 
+async def test_who_follows_a_message_before_it_is_taken_in_gets_the_answer(store_url: str | None) -> None:
+    """Q244: the reader of a run that is to steer goes on with the one that took it in."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        begun.set()
+        await go_on.wait()
+        return "worked"
+
+    async with Sessions(AgentLoop(ScriptedLLM([("work", {})], "so"), tools=[work]), store_url) as sessions:
+        await sessions.start("t", "go")
+        await begun.wait()
+        steering = await sessions.start("t", "and?", policy="steer")
+        reading = asyncio.create_task(all_of(sessions, steering.run_id))
+        await asyncio.sleep(0.05)
+        go_on.set()
+        assert text_of(await reading) == "so"
+
+
+async def test_what_waits_at_an_orderly_end_is_kept_and_told(url: str) -> None:
+    """Q242: nothing that was accepted is lost; the message is in the thread, and not answered."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm), url) as sessions:
+        await sessions.start("t", "one")
+        waiting = await sessions.start("t", "two")
+        await llm.waiting.wait()
+    async with Sessions(loop_of(StrictLLM()), url) as sessions:
+        assert [m.content for m in await sessions.history("t")].count("two") == 1
+        events = await all_of(sessions, waiting.run_id)
+        assert [event.type for event in events] == ["run_start", "user_message", "run_end"]
+
+
 async def test_a_message_that_came_too_late_to_steer_is_a_run_of_its_own(store_url: str | None) -> None:
     """Q244: no message is ever dropped."""
     llm = GateLLM()

@@ -21,9 +21,9 @@ _GROWING_TYPES = ("text_delta", "reasoning_delta")
 
 MOST_ITEMS = 1_000
 MOST_BYTES = 2**20
-# A message that is taken back before its turn tells these two while the text of another run goes on. No
-# text begins after them: there is always something else first.
-_OF_ANOTHER = ("run_start", "run_end")
+# A message that is taken back before its turn tells these while the text of another run goes on. No text
+# begins after them: the start of a step comes first.
+_OF_ANOTHER = ("run_start", "user_message", "run_end")
 # After these, what was only live before is told by what is recorded.
 _CLOSING = ("attempt", "step_end", *LAST)
 

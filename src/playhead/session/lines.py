@@ -17,7 +17,7 @@ from playhead.session.approvals import pending_calls
 from playhead.session.aside import Aside
 from playhead.session.compaction import Compaction, Compactor
 from playhead.session.feed import Feed
-from playhead.session.journal import Journal
+from playhead.session.journal import Journal, Said
 from playhead.session.port import StoredPort, last_turns
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
 from playhead.storage.base import TurnRow
@@ -131,12 +131,7 @@ class Lines:
         started = row.state == "running"
         said = [] if started or row.message is None else [(row.message, 0)]
         result = LiveRun(row, None).outcome(reason)
-        events: list[tuple[str, Event]] = [("end", end_event(row, result))]
-        if not started:
-            stamp: dict[str, Any] = {"run_id": row.run_id, "at": now_ms()}
-            if row.message is not None:
-                events.insert(0, ("0/message", UserMessageEvent(message=row.message, **stamp)))
-            events.insert(0, ("0/start", RunStart(turn_id=row.turn_id, **stamp)))
+        events = [*([] if started else _opening(row)), ("end", end_event(row, result))]
         with suppress(StoreError):  # another process saw it, too
             await journal.write(events, said, state="ended", finish_reason=result.finish_reason)
         self.drop_feed(thread_of(row))
@@ -162,6 +157,7 @@ class Lines:
     # ------------------------------------------------------------ the life of a run
 
     def _begin(self, run: LiveRun) -> None:
+        run.place(run.run_id)
         run.task = asyncio.create_task(self._live(run), name=f"run {run.run_id}")
 
     async def _live(self, run: LiveRun) -> None:
@@ -220,6 +216,7 @@ class Lines:
         taken = set(await self._ledger.absorb([run.row for run in waiting], active.row, step))
         absorbed = [run for run in waiting if run.run_id in taken]
         for run in absorbed:
+            run.place(active.run_id)
             self._leave(run)
             active.result.add_done_callback(_pass_on(run.result))
         return [run.row.message for run in absorbed if run.row.message is not None]
@@ -237,12 +234,14 @@ class Lines:
             self._settle(run, result)
 
     async def _write_end(self, run: LiveRun, result: AgentRunResult) -> None:
-        end = end_event(run.row, result)
-        start = RunStart(turn_id=run.row.turn_id, run_id=run.run_id, at=now_ms())
-        port = run.port
+        events, said, port = _opening(run.row), list[Said](), run.port
         journal = Journal(self._ledger, run.row, self.feed(run.thread), 0) if port is None else port.journal
+        if run.task is None and not self.closed:
+            events = events[:1]  # it was taken back before its turn: as if it had not been said
+        elif run.task is None and run.row.message is not None:
+            said = [(run.row.message, 0)]
         more: dict[str, Any] = {"state": "ended", "finish_reason": result.finish_reason}
-        await journal.write([("0/start", start), ("end", end)], **more)
+        await journal.write([*events, ("end", end_event(run.row, result))], said, **more)
 
     def _settle(self, run: LiveRun, result: AgentRunResult) -> None:
         feed = self.feeds.get(run.thread)
@@ -250,6 +249,7 @@ class Lines:
             run.port.close()
         if feed is not None:
             feed.end_unless_told(run.run_id, end_event(run.row, result))
+        run.place(run.run_id)
         run.result.set_result(result)
         self._leave(run)
 
@@ -297,6 +297,15 @@ class Lines:
         self._recent[run.thread] = last_turns(port.rows, self._limits.window)
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
+
+
+def _opening(row: RunRow) -> list[tuple[str, Event]]:
+    """How a run begins that did not come to it."""
+    stamp: dict[str, Any] = {"run_id": row.run_id, "at": now_ms()}
+    events: list[tuple[str, Event]] = [("0/start", RunStart(turn_id=row.turn_id, **stamp))]
+    if row.message is not None:
+        events.append(("0/message", UserMessageEvent(message=row.message, **stamp)))
+    return events
 
 
 def _pass_on(

@@ -1,5 +1,6 @@
 """Sessions once their database is open: what the methods of `Sessions` are made of."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, get_args
@@ -103,8 +104,8 @@ class Opened:
             self._accepting.discard(row.run_id)
             if opening is not None:
                 self.lines.release(run)
-        while accepted.absorbed_by:
-            accepted = await self.found(accepted.absorbed_by, row.tenant_id)
+        if accepted.absorbed_by:
+            accepted = await self.placed(accepted)
         return self.lines.runs.get(accepted.run_id) or accepted
 
     async def found(self, run_id: str, tenant: str | None) -> RunRow:
@@ -114,6 +115,19 @@ class Opened:
             raise coded("not_found", f"There is no run {run_id!r}, or it is forgotten by now.")
         if row.state in OPEN and await self.settled(row):
             return await self.ledger.run(run_id, tenant_id=tenant) or row
+        return row
+
+    async def placed(self, row: RunRow) -> RunRow:
+        """Return the run that answers the message of a run: itself, or the one that took it in."""
+        while row.state == "queued" and row.policy == "steer":
+            run = self.lines.runs.get(row.run_id)
+            if run is not None and await asyncio.shield(run.placed) == row.run_id:
+                return row
+            if run is None:
+                await asyncio.sleep(POLL)
+            row = await self.found(row.run_id, row.tenant_id)
+        while row.absorbed_by:
+            row = await self.found(row.absorbed_by, row.tenant_id)
         return row
 
     async def settled(self, row: RunRow) -> bool:

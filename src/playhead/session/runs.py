@@ -49,10 +49,17 @@ class LiveRun:
         self.finishing: asyncio.Task[None] | None = None
         self.result: asyncio.Future[AgentRunResult] = asyncio.get_running_loop().create_future()
         self.steering: list[LiveRun] = []
+        # The run that its message is answered by, known once it begins or is taken in by another.
+        self.placed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @property
     def run_id(self) -> str:
         return self.row.run_id
+
+    def place(self, run_id: str) -> None:
+        """Say which run the message is answered by."""
+        if not self.placed.done():
+            self.placed.set_result(run_id)
 
     def outcome(self, reason: Reason) -> AgentRunResult:
         """The result of a run that did not come to tell its own."""

@@ -219,9 +219,7 @@ class Sessions:
     ) -> AsyncGenerator[Shown, None]:
         """As `events`, each with the id that a reader resumes from, and encoded."""
         opened = await self._opened()
-        row = await opened.found(run_id, tenant)
-        while row.absorbed_by:
-            row = await opened.found(row.absorbed_by, tenant)
+        row = await opened.placed(await opened.found(run_id, tenant))
         cursor = parse_cursor(after) or Cursor(max(row.first_seq - 1, 0))
         async for shown in opened.follow(thread_of(row), cursor, row.run_id):
             yield shown
