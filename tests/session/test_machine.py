@@ -192,7 +192,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.place is not None)
     @rule()
     def restart(self) -> None:
-        """An orderly end: what runs is stopped, what waits is told as not answered, and every message kept."""
+        """An orderly end: what runs is stopped, what waits is told as not answered, all is kept."""
         self.do(self.sessions.aclose())
         self.sessions = self.do(self.open())
 
