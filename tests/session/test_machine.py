@@ -139,11 +139,11 @@ class Machine(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         thread = data.draw(st.sampled_from([t for t in self.threads if self.runs[t]]))
         run, message_id = data.draw(st.sampled_from(self.runs[thread]))
-        begun = self.do(self.sessions.find(run.run_id)).first_seq
+        before = self.do(self.sessions.find(run.run_id)).state
         self.do(self.sessions.cancel(run.run_id))
         row = self.do(self.sessions.find(run.run_id))
         assert row.state in ("ended", "paused", "absorbed")
-        if row.finish_reason == "cancelled" and not begun and not row.first_seq:
+        if before == "queued" and row.finish_reason == "cancelled" and not row.first_seq:
             self.said[thread].pop(message_id, None)  # taken back before its turn
 
     @rule(thread=st.sampled_from(threads), approved=st.booleans())
