@@ -9,6 +9,7 @@ from playhead import AgentLoop, tool
 from playhead.errors import StoreError
 from playhead.events import Attempt, RunStart, TextDelta
 from playhead.session.sessions import Sessions
+from playhead.storage.ledger import DEFAULT_PAGE
 from playhead.types import (
     ToolCall,
     ToolContext,
@@ -36,6 +37,17 @@ async def test_a_run_is_followed_live_and_replayed_the_same() -> None:
     assert [e for e in live if not isinstance(e, TextDelta | Attempt)] == [
         e for e in late if not isinstance(e, TextDelta)
     ]
+
+
+async def test_a_run_of_more_events_than_a_page_is_replayed_to_its_end(store_url: str | None) -> None:
+    """The log is read in pages. Nothing but the log says that more follows: nobody writes any more."""
+    calls = [ToolCall(f"c{n}", "quick", {"a": n}) for n in range(DEFAULT_PAGE // 2)]
+    async with Sessions(loop_of(StrictLLM(*calls)), store_url) as sessions:
+        await sessions.run("t", "go", message_id="m")
+        run = await sessions.start("t", "go", message_id="m")
+        late = await all_of(sessions, run.run_id)
+        assert len(late) > DEFAULT_PAGE
+        assert terminals(late) == ["run_end"]
 
 
 async def test_who_joins_in_mid_step_gets_the_text_so_far_as_one_delta() -> None:

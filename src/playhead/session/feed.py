@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from playhead.events import Event, LiveEvent, ReasoningDelta, TextDelta, ToolProgress
 from playhead.session.shown import LAST, Shown, event_bytes
-from playhead.storage.ledger import EventLog, Thread, coded
+from playhead.storage.ledger import DEFAULT_PAGE, EventLog, Thread, coded
 
 Growing: TypeAlias = TextDelta | ReasoningDelta
 GROWING = (TextDelta, ReasoningDelta)
@@ -271,8 +271,11 @@ async def follow(
             item = feed.at(at)
             needed = feed.seq if item is None else item.seq - item.recorded
             if seq < needed or not looked:
-                page = await log.after(thread.thread_id, seq, run_id=run_id, tenant_id=thread.tenant_id)
-                looked = True
+                page = await log.after(
+                    thread.thread_id, seq, run_id=run_id, limit=DEFAULT_PAGE, tenant_id=thread.tenant_id
+                )
+                # Of a full page nothing says that it was the last, least of all a feed that is new.
+                looked = len(page.rows) < DEFAULT_PAGE
                 for row in page.rows:
                     shown = offsets.rest(Shown.of_row(row))
                     if shown is not None:
