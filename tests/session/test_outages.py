@@ -18,6 +18,8 @@ from playhead.events import RunEnd
 from playhead.session import journal
 from playhead.session.sessions import Sessions
 from playhead.storage.engine import Database, open_database
+from playhead.storage.ledger import Entry, Recorded
+from playhead.storage.sql_ledger import SQLLedger
 from playhead.types import UserMessage
 from tests.session.clients import Client
 from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
@@ -203,6 +205,38 @@ async def test_a_database_that_goes_away_for_a_moment_costs_nothing(url: str) ->
         assert [m.content for m in await sessions.history("t")] == ["go", "hello"]
         assert (await sessions.run("t", "on")).finish_reason == "final"
     engine.dispose()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_commit_that_nobody_heard_of_is_made_once(
+    url: str, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q239: the connection breaks after a commit and before its answer, that of the run's end too."""
+    async with await open_database(url) as database:
+        ledger, written = SQLLedger(database), 0
+        record = ledger.record
+
+        async def unheard(entry: Entry) -> Recorded:
+            nonlocal written
+            recorded = await record(entry)
+            written += 1
+            if written == at:
+                error = StoreError("The connection was lost.")
+                error.passing = True
+                raise error
+            return recorded
+
+        monkeypatch.setattr(ledger, "record", unheard)
+        async with Sessions(loop_of(StrictLLM(*CALLS)), ledger, flush_seconds=0.01) as sessions:
+            run = await sessions.start("t", "go", message_id="m")
+            live = asyncio.create_task(all_of(sessions, run.run_id))
+            result = await sessions.run("t", "go", message_id="m")
+            assert (result.finish_reason, result.text) == ("final", "done")
+            for events in (await live, await all_of(sessions, run.run_id)):
+                assert isinstance(events[-1], RunEnd)
+                assert (events[-1].result.finish_reason, events[-1].seq is None) == ("final", False)
+                assert text_of(events) == "done"
+        assert written > at
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from playhead.errors import StoreError
 from playhead.ids import new_id, now_ms
@@ -120,9 +121,26 @@ async def test_what_may_have_been_written_is_looked_for(ledger: Ledger) -> None:
     await ledger.record(entry)
     again = Entry(run, [event("a"), event("b"), event("c")], [(message, 1)], again=True)
     recorded = await ledger.record(again)
-    assert recorded.seqs == [None, None, 3]
+    assert recorded.seqs == [1, 2, 3]
     assert [row.seq for row in recorded.rows] == [1]
     assert await seqs(ledger) == [1, 2, 3]
+
+
+async def test_a_beginning_and_an_end_may_be_written_again(ledger: Ledger) -> None:
+    """Q212, Q239: what became of a commit is not known; if it was made, that is no conflict."""
+    run = await ledger.accept(a_run())
+    opening = Entry(run, [event("start"), event("message")], state="running")
+    ending = Entry(run, [event("last"), event("end", "run_end")], state="ended", finish_reason="final")
+    for entry in (opening, ending):
+        first = await ledger.record(entry)
+        assert (await ledger.record(replace(entry, again=True))).seqs == first.seqs
+    found = await ledger.run(run.run_id)
+    assert found is not None
+    assert (found.state, found.finish_reason, found.first_seq) == ("ended", "final", 1)
+    assert await seqs(ledger) == [1, 2, 3, 4]
+    with pytest.raises(StoreError) as caught:
+        await ledger.record(Entry(run, [event("other end", "run_end")], state="ended", again=True))
+    assert caught.value.code == "conflict"
 
 
 async def test_events_are_read_in_pages_by_thread_and_by_run(ledger: Ledger) -> None:

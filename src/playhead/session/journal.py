@@ -75,6 +75,7 @@ class Journal:
         self._shown_in_step = False
         self._ahead = 0  # what must be shown before a live event may be
         self._unwritten = 0
+        self._unsure = False
         self._stopped = False
 
     def add(self, key: str, event: Event, message: Said | None = None) -> None:
@@ -232,14 +233,14 @@ class Journal:
             if self._stopped:
                 raise StoreError("The run is over; what comes after its end is not written.")
             try:
-                return await self._ledger.record(entry)
+                return await self._ledger.record(replace(entry, again=True) if self._unsure else entry)
             except StoreError as error:
+                # What became of it is not known, and some of it is in whatever is tried next.
+                self._unsure = True
                 if not error.passing or monotonic() > deadline:
                     raise
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)
-            # What became of the first try is not known.
-            entry = replace(entry, again=True)
 
     def _show(self, batch: _Batch, recorded: Recorded) -> None:
         self.rows.extend(recorded.rows)

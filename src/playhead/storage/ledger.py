@@ -122,7 +122,8 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What an entry became. The `seq` of an event is None where its key was there before."""
+    """What an entry became. The `seq` of an event is None where its key was there before, unless the entry
+    is one that may have been written: then it is the one that it has."""
 
     rows: Sequence[TurnRow]
     seqs: Sequence[int | None]

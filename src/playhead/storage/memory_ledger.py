@@ -130,7 +130,10 @@ class MemoryLedger:
     async def record(self, entry: Entry) -> Recorded:
         """See `Ledger.record`."""
         run = self._runs.get((entry.run.tenant_id, entry.run.run_id), entry.run)
-        if entry.state is not None and run.state not in OPEN:
+        keys = self._keys.setdefault(run.run_id, {})
+        # The state was set with the events, or neither was written.
+        state_is_new = not (entry.again and entry.events and entry.events[-1].key in keys)
+        if entry.state is not None and state_is_new and run.state not in OPEN:
             raise conflict(over(run))
         rows: list[TurnRow] = []
         for message, step in entry.messages:
@@ -141,16 +144,15 @@ class MemoryLedger:
             )
             if rows[0].turn_id != run.turn_id:
                 return Recorded(rows, [None] * len(entry.events))
-        keys = self._keys.setdefault(run.run_id, {})
         new = [event for event in entry.events if event.key not in keys]
         places = self.events.put(thread_of(run), run.run_id, [(event.type, event.data) for event in new])
         keys.update({event.key: seq for event, seq in zip(new, places, strict=True)})
-        if entry.state is not None:
+        if entry.state is not None and state_is_new:
             self._set_state(run, entry, places)
         for call in entry.pending:
             self._pending.setdefault((run.tenant_id, run.turn_id), {}).setdefault(call.call.id, call)
         fresh = {event.key for event in new}
-        return Recorded(rows, [keys[e.key] if e.key in fresh else None for e in entry.events])
+        return Recorded(rows, [keys[e.key] if entry.again or e.key in fresh else None for e in entry.events])
 
     async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
         """See `Ledger.absorb`."""

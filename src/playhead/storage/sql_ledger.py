@@ -178,12 +178,13 @@ class SQLLedger:
             recorded = self._put(connection, written, events, seq, last)
             if events and recorded.seqs[0] is None:
                 return Recorded(recorded.rows, [None] * len(entry.events))
-            if entry.state is not None:
+            # The state was set with the events, or neither was written.
+            if entry.state is not None and not (entry.events and entry.events[-1].key in there):
                 self._state(connection, entry, written.run_key, last - len(events) + 1)
             for place, call in enumerate(entry.pending):
                 connection.execute(self._wait, pending_columns(entry.run, call, place))
             places = iter(recorded.seqs)
-            seqs = [None if event.key in there else next(places) for event in entry.events]
+            seqs = [there[event.key] if event.key in there else next(places) for event in entry.events]
             return Recorded(recorded.rows, seqs)
 
         return await self._database.write(work, order=written.thread["thread_key"])
