@@ -10,6 +10,8 @@ from playhead.errors import StoreError
 from playhead.events import RunEnd, UserMessageEvent
 from playhead.ids import now_ms
 from playhead.session.sessions import Sessions
+from playhead.storage.memory_ledger import MemoryLedger
+from playhead.storage.sql_ledger import SQLLedger
 from playhead.testing import ScriptedLLM
 from playhead.types import AgentContext, ToolContext, UserMessage
 from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
@@ -261,6 +263,79 @@ async def test_a_thread_at_work_is_not_edited(store_url: str | None) -> None:
         assert caught.value.code == "conflict"
         llm.gate.set()
         await all_of(sessions, run.run_id)
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_who_stops_waiting_before_it_is_written_stops_nothing(
+    turns: int, store_url: str | None
+) -> None:
+    """Q242, rule 9: the message was taken; sent again, it finds its run, which is at work."""
+    llm = StrictLLM()
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        waiting = asyncio.create_task(sessions.run("t", "go", message_id="m"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        async with asyncio.timeout(10):
+            assert (await sessions.run("t", "go", message_id="m")).text == "done"
+        assert [m.content for m in await sessions.history("t")] == ["go", "done"]
+    assert len(llm.seen) == 1
+
+
+async def test_a_message_whose_writing_failed_though_it_was_written_is_no_riddle(
+    store_url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q239: nobody carries its run out; whoever sends it again is told so, and does not wait for ever."""
+    kind: Any = MemoryLedger if store_url is None else SQLLedger
+    begin = kind.begin
+
+    async def unheard(*args: Any, **named: Any) -> Any:
+        await begin(*args, **named)
+        raise StoreError("The connection was lost.")
+
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "begin", unheard)
+            with pytest.raises(StoreError):
+                await sessions.start("t", "go", message_id="m")
+        async with asyncio.timeout(10):
+            again = await sessions.run("t", "go", message_id="m")
+        assert (again.finish_reason, again.error_code) == ("error", "interrupted")
+        assert (await sessions.run("t", "on")).text == "done"
+
+
+async def test_what_is_taken_while_sessions_close_is_ended(url: str) -> None:
+    """S2: the same process finds no run at work that nobody carries out."""
+    for turns in range(8):
+        sessions = Sessions(loop_of(StrictLLM()), url)
+        await sessions.check()
+        starting = asyncio.create_task(sessions.start(f"t{turns}", "go"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await sessions.aclose()
+        await asyncio.gather(starting, return_exceptions=True)
+    async with Sessions(loop_of(StrictLLM()), url) as again:
+        for turns in range(8):
+            assert await again.open_runs(f"t{turns}") == []
+
+
+async def test_a_thread_that_is_deleted_while_a_run_begins_is_gone(store_url: str | None) -> None:
+    """Q206: one comes before the other; of a thread that was deleted, no event or answer comes after."""
+    gone = 0
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        for turns in range(12):
+            running = asyncio.create_task(sessions.run("t", "go"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await sessions.delete("t")
+            reason = (await running).finish_reason
+            said = [m.content for m in await sessions.history("t")]
+            assert (reason, said) in [("cancelled", []), ("final", []), ("final", ["go", "done"])]
+            assert bool(await sessions.last_seq("t")) == bool(said)
+            gone += not said
+            await sessions.delete("t")
+    assert gone
 
 
 async def test_a_deleted_thread_is_gone_with_all_that_belongs_to_it(store_url: str | None) -> None:

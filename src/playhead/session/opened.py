@@ -45,12 +45,14 @@ class Opened:
         self.lines.around(self._notes.watch)
         # Two of them may be in one process.
         self._owner = this_process(new_id())
-        self._accepting: set[str] = set()
+        self._accepting: dict[str, tuple[Thread, asyncio.Task[LiveRun | RunRow]]] = {}
         period = POLL if books.listening is None else POLL_BESIDE_NEWS
         self._watcher = Watcher(books.ledger.events, self.lines.feeds, period) if books.shared else None
 
     async def aclose(self) -> None:
         """Stop every run and let go of the database."""
+        self.lines.closed = True
+        await self._accepted(lambda thread: True)
         await self.lines.aclose()
         await self._notes.aclose()
         if self._watcher is not None:
@@ -86,9 +88,18 @@ class Opened:
         )
 
     async def accept(self, row: RunRow, context: Any, replaces: int | None = None) -> LiveRun | RunRow:
-        """Write a run and put it into its line; or return the one that its message began before."""
+        """Write a run and put it into its line; or return the one that its message began before.
+
+        That is done also when who waits for it is cancelled: what is written must be carried out.
+        """
+        if self.lines.closed:
+            raise coded("stopping", "These sessions are closed and take no more messages.")
+        work = asyncio.create_task(self._accept(row, context, replaces))
+        self._accepting[row.run_id] = (thread_of(row), work)
+        return await asyncio.shield(work)
+
+    async def _accept(self, row: RunRow, context: Any, replaces: int | None) -> LiveRun | RunRow:
         run = LiveRun(row, context)
-        self._accepting.add(row.run_id)
         opening = self.lines.reserve(run)
         try:
             if opening is None:
@@ -101,12 +112,21 @@ class Opened:
                 self.lines.add(run)
                 return run
         finally:
-            self._accepting.discard(row.run_id)
+            self._accepting.pop(row.run_id, None)
             if opening is not None:
                 self.lines.release(run)
         if accepted.absorbed_by:
             accepted = await self.placed(accepted)
-        return self.lines.runs.get(accepted.run_id) or accepted
+        live = self.lines.runs.get(accepted.run_id)
+        if live is None and accepted.state in OPEN:
+            # Whoever wrote it may not have heard that it was written.
+            accepted = await self.found(accepted.run_id, row.tenant_id)
+        return live or accepted
+
+    async def _accepted(self, which: Callable[[Thread], bool]) -> None:
+        """Wait for what is being accepted in some threads."""
+        while work := [task for thread, task in self._accepting.values() if which(thread)]:
+            await asyncio.wait(work)
 
     async def found(self, run_id: str, tenant: str | None) -> RunRow:
         """Return what is known of a run. Raises `StoreError` with code `not_found`."""
@@ -196,10 +216,15 @@ class Opened:
         return await self.accept(self.new_row(thread, said, context), context, replaces=row.seq)
 
     async def stop_where(self, which: Callable[[Thread], bool]) -> None:
-        """Stop what runs in some threads, end their readers, and keep nothing of them in memory."""
-        for run in reversed(tuple(self.lines.runs.values())):
-            if which(run.thread):
+        """Stop what runs in some threads, end their readers, and keep nothing of them in memory.
+
+        Nothing of them is under way when it returns, up to the next time that the caller waits.
+        """
+        await self._accepted(which)
+        while runs := [run for run in reversed(self.lines.runs.values()) if which(run.thread)]:
+            for run in runs:
                 await self.lines.stop(run)
+            await self._accepted(which)
         self.lines.forget_where(which)
 
     async def result_of(self, row: RunRow) -> AgentRunResult:
