@@ -53,6 +53,8 @@ class Asking:
     ) -> ModelReply:
         """Take what came in meanwhile and call the model. `closing` asks for an answer without tools."""
         steer = tuple(await self._port.inbox(index))
+        if self._port.stopping():
+            return ModelReply(steer, cancelled=True)
         deltas = self._deltas
         deltas.open(self._port.run_id, index)
         started = perf_counter()

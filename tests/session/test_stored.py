@@ -7,13 +7,21 @@ import pytest
 
 from playhead import AgentLoop, tool
 from playhead.errors import StoreError
-from playhead.events import RunEnd, UserMessageEvent
+from playhead.events import EmitDelta, RunEnd, UserMessageEvent
 from playhead.ids import now_ms
 from playhead.session.sessions import Sessions
 from playhead.storage.memory_ledger import MemoryLedger
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.testing import ScriptedLLM
-from playhead.types import AgentContext, ToolContext, UserMessage
+from playhead.types import (
+    AgentContext,
+    AssistantMessage,
+    LLMRequest,
+    LLMResult,
+    ToolCall,
+    ToolContext,
+    UserMessage,
+)
 from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
 from tests.session.readers import all_of, text_of
 
@@ -159,6 +167,56 @@ async def test_what_waits_at_an_orderly_end_is_kept_and_told(url: str) -> None:
         assert [m.content for m in await sessions.history("t")].count("two") == 1
         events = await all_of(sessions, waiting.run_id)
         assert [event.type for event in events] == ["run_start", "user_message", "run_end"]
+
+
+@pytest.mark.parametrize("which", ["active", "steering"])
+async def test_a_run_is_stopped_while_it_takes_a_message_in(
+    which: str, store_url: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S2, rule 7: what was written as said in it is told in it, and both runs end as stopped."""
+    kind: Any = MemoryLedger if store_url is None else SQLLedger
+    absorb, absorbing = kind.absorb, asyncio.Event()
+
+    async def slowly(*args: Any) -> Any:
+        absorbing.set()
+        taken = await absorb(*args)
+        await asyncio.sleep(0.05)
+        return taken
+
+    monkeypatch.setattr(kind, "absorb", slowly)
+    called, go = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hold(a: int) -> int:
+        """Wait."""
+        called.set()
+        await go.wait()
+        return a
+
+    class Calls:
+        """Calls the tool, and then thinks without end."""
+
+        async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+            if isinstance(request.messages[-1], UserMessage) and len(request.messages) > 1:
+                await asyncio.Event().wait()
+            return LLMResult(AssistantMessage("", (ToolCall("c1", "hold", {"a": 1}),)), "tool_calls")
+
+    async with Sessions(AgentLoop(Calls(), tools=[hold]), store_url) as sessions:
+        run = await sessions.start("t", "one")
+        await called.wait()
+        other = await sessions.start("t", "two", policy="steer", message_id="m2")
+        waiting = asyncio.create_task(sessions.run("t", "two", policy="steer", message_id="m2"))
+        go.set()
+        await absorbing.wait()
+        await sessions.cancel((run if which == "active" else other).run_id)
+        events = await all_of(sessions, run.run_id)
+        assert isinstance(events[-1], RunEnd)
+        for result in (events[-1].result, await waiting):
+            assert (result.finish_reason, result.error_message) == ("cancelled", None)
+        said = [event.message.content for event in events if isinstance(event, UserMessageEvent)]
+        assert said == ["one", "two"]
+        assert (await sessions.find(other.run_id)).state == "absorbed"
+        assert await sessions.open_runs("t") == []
 
 
 async def test_a_message_that_came_too_late_to_steer_is_a_run_of_its_own(store_url: str | None) -> None:

@@ -138,6 +138,12 @@ class Lines:
 
     async def stop(self, run: LiveRun) -> None:
         """Stop a run and return when it has ended."""
+        if run.absorbing is not None and not run.absorbing.done():
+            await asyncio.wait((run.absorbing,))
+        by = run.absorbed_by
+        if by is not None:
+            await self.stop(by)
+            return
         run.cancel.set()
         if run.task is None:
             await self._finish(run, CANCELLED)
@@ -213,10 +219,24 @@ class Lines:
         waiting, active.steering = [run for run in active.steering if run.task is None], []
         if not waiting:
             return ()
+        work = asyncio.ensure_future(self._take_in(waiting, active, step))
+        for run in waiting:
+            run.absorbing = work
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if not active.cancel.is_set():
+                raise
+            # What is written as said in this run is told in it, though it is being stopped.
+            await asyncio.wait((work,))
+            return work.result()
+
+    async def _take_in(self, waiting: Sequence[LiveRun], active: LiveRun, step: int) -> Sequence[UserMessage]:
         taken = set(await self._ledger.absorb([run.row for run in waiting], active.row, step))
         absorbed = [run for run in waiting if run.run_id in taken]
         for run in absorbed:
             run.place(active.run_id)
+            run.absorbed_by = active
             self._leave(run)
             active.result.add_done_callback(_pass_on(run.result))
         return [run.row.message for run in absorbed if run.row.message is not None]

@@ -51,6 +51,8 @@ class LiveRun:
         self.steering: list[LiveRun] = []
         # The run that its message is answered by, known once it begins or is taken in by another.
         self.placed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.absorbing: asyncio.Future[Sequence[UserMessage]] | None = None
+        self.absorbed_by: LiveRun | None = None
 
     @property
     def run_id(self) -> str:
