@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src"
 FLOORS = [
-    {"types", "events", "ids", "errors", "encode", "weigh", "http", "prompt"},
+    {"types", "events", "ids", "errors", "encode", "weigh", "stretch", "sending", "http", "prompt"},
     {"tools", "llm", "storage", "media", "protocols", "testing"},
     {"port", "options", "limits", "deltas", "waiting", "answers", "output", "asking", "loop"},
     {"session"},

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -80,3 +80,79 @@ async def test_no_bound_is_no_bound() -> None:
         await response.each(got.append)
         response.close()
     assert got == [b"a"]
+
+
+@asynccontextmanager
+async def echo(pause: float = 0) -> AsyncIterator[str]:
+    """Answers each request, on a connection that stays open, with the beginning and length of its body."""
+
+    writers: list[asyncio.StreamWriter] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await asyncio.sleep(pause)
+                size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                told = b"%b %d" % ((await reader.readexactly(size))[:8], size)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(told), told))
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with listening:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        for writer in writers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+
+def in_flight() -> int:
+    return http._sessions[asyncio.get_running_loop()].connector.in_flight
+
+
+async def told(url: str, body: bytes, timeout: float | None = None) -> bytes:
+    response = await http.post(http.HttpRequest(url, {}, body, timeout=timeout))
+    try:
+        return await response.read()
+    finally:
+        response.close()
+
+
+@pytest.mark.parametrize("size", [8, 1_000, 100_000, 1_000_000, 3_000_000])
+async def test_a_body_of_any_length_arrives(size: int) -> None:
+    """Alone and among others, on a new connection and on one that is used again."""
+    async with echo() as url:
+        for n in (1, 5, 1, 5):
+            bodies = [b"%08d" % number + b"x" * (size - 8) for number in range(n)]
+            answers = await asyncio.gather(*(told(url, body) for body in bodies))
+            assert answers == [b"%08d %d" % (number, size) for number in range(n)]
+    assert in_flight() == 0
+
+
+@pytest.mark.parametrize("size", [8, 3_000_000])
+async def test_every_request_among_others_is_bounded(size: int) -> None:
+    async with server(b"", [], 0) as url:
+        many = (told(url, b"{}" + b"x" * size, SILENCE) for _ in range(3))
+        outcomes = await asyncio.gather(*many, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [LLMTimeoutError] * 3
+    assert in_flight() == 0
+
+
+@pytest.mark.parametrize("size", [8, 900_000])
+async def test_a_body_that_is_taken_slowly_is_not_given_up(size: int) -> None:
+    async with echo(pause=SILENCE / 2) as url:
+        assert await told(url, b"x" * size, SILENCE) == b"xxxxxxxx %d" % size
+
+
+async def test_requests_that_are_given_up_disturb_no_other() -> None:
+    """Given up at once, so that some of them are not written yet."""
+    async with echo() as url:
+        for n in range(20):
+            tasks = [asyncio.create_task(told(url, b"%08d" % number)) for number in range(4)]
+            for _ in range(n % 5):
+                await asyncio.sleep(0)
+            tasks[1].cancel()
+            tasks[2].cancel()
+            first, *_, last = await asyncio.gather(*tasks, return_exceptions=True)
+            assert (first, last) == (b"00000000 8", b"00000003 8")
+    assert in_flight() == 0

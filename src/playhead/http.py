@@ -6,10 +6,10 @@ one. No text made here holds a header, a query string or a body.
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import cache, lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,7 +18,9 @@ from playhead.encode import mask
 from playhead.errors import ConfigError, LLMConnectionError, LLMError, LLMTimeoutError, ProtocolError
 
 if TYPE_CHECKING:
-    from aiohttp import ClientRequest, ClientResponse, ClientSession, ClientTimeout, StreamReader
+    from aiohttp import ClientResponse, ClientSession, ClientTimeout, StreamReader
+
+    from playhead.sending import Connector
 
 CONNECT_TIMEOUT = 15.0
 # An answer of a model is text; more than this is a fault or an attack.
@@ -26,7 +28,15 @@ MAX_BODY = 64 * 1024 * 1024
 # aiohttp warns when more bytes than this are handed over in one piece.
 _ONE_PIECE = 1024 * 1024
 
-_sessions: dict[asyncio.AbstractEventLoop, tuple["ClientSession", AsyncGenerator["ClientSession", None]]] = {}
+_sessions: dict[asyncio.AbstractEventLoop, "_Held"] = {}
+
+
+class _Held(NamedTuple):
+    """The session of an event loop, its connections, and what keeps it open."""
+
+    session: "ClientSession"
+    connector: "Connector"
+    holder: AsyncGenerator["ClientSession", None]
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -42,9 +52,10 @@ class HttpRequest(msgspec.Struct, frozen=True):
 class Response:
     """A response whose body is not read yet. Close it."""
 
-    __slots__ = ("_content", "_request", "_response", "_watch", "status")
+    __slots__ = ("_connector", "_content", "_request", "_response", "_watch", "status")
 
-    def __init__(self, response: "ClientResponse", request: HttpRequest) -> None:
+    def __init__(self, response: "ClientResponse", request: HttpRequest, connector: "Connector") -> None:
+        self._connector: Connector | None = connector
         self._response = response
         self._content = response.content
         self._request = request
@@ -105,6 +116,9 @@ class Response:
         """Give the connection back, or drop it when the body was not read to its end."""
         if self._watch is not None:
             self._watch.end()
+        if self._connector is not None:
+            self._connector.end()
+            self._connector = None
         if self._response.connection is None:
             return  # given back when the last byte came
         if self._content.at_eof():
@@ -158,14 +172,19 @@ async def post(request: HttpRequest) -> Response:
     body = request.body if len(request.body) < _ONE_PIECE else io.BytesIO(request.body)
     timeout = _timeout(request.timeout, request.total_timeout)
     held = _sessions.get(asyncio.get_running_loop())
-    session = held[0] if held is not None and not held[0].closed else await _new_session()
+    if held is None or held.session.closed:
+        held = await _new_session()
+    held.connector.begin()
     try:
-        response = await session.post(
+        response = await held.session.post(
             request.url, data=body, headers=request.headers, timeout=timeout, allow_redirects=False
         )
-    except (TimeoutError, OSError, ValueError, _client_error()) as error:
-        raise _mapped(error, where(request.url)) from None
-    return Response(response, request)
+    except BaseException as error:
+        held.connector.end()
+        if isinstance(error, TimeoutError | OSError | ValueError | _client_error()):
+            raise _mapped(error, where(request.url)) from None
+        raise
+    return Response(response, request, held.connector)
 
 
 @lru_cache(64)
@@ -203,28 +222,6 @@ def where(url: str) -> str:
 
 
 @cache
-def _request_class() -> type["ClientRequest"]:
-    """aiohttp's, without what takes it long. Where a later aiohttp calls none of this, it does it its way."""
-    import aiohttp
-
-    send = aiohttp.ClientRequest.write_bytes
-
-    class Request(aiohttp.ClientRequest):
-        def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
-            for name, value in self.DEFAULT_HEADERS.items():
-                if name not in self.headers:
-                    self.headers[name] = value
-
-        async def write_bytes(self, writer: Any, conn: Any, content_length: int | None = None) -> None:
-            await send(self, writer, conn, content_length)
-            if conn.protocol is not None:
-                # Its timer waits for the first byte now; a `_Watch` sees to the body.
-                conn.protocol.read_timeout = None
-
-    return Request
-
-
-@cache
 def _client_error() -> type[Exception]:
     from aiohttp import ClientError
 
@@ -246,24 +243,30 @@ def _mapped(error: Exception, what: str) -> Exception:
     return mapped
 
 
-async def _new_session() -> "ClientSession":
+async def _new_session() -> _Held:
+    from playhead.sending import Connector
+
     loop = asyncio.get_running_loop()
-    holder = _hold_session(loop)
-    session = await anext(holder)
-    _sessions[loop] = (session, holder)
-    return session
+    connector = Connector()
+    holder = _hold_session(loop, connector)
+    held = _sessions[loop] = _Held(await anext(holder), connector, holder)
+    return held
 
 
-async def _hold_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator["ClientSession", None]:
+async def _hold_session(
+    loop: asyncio.AbstractEventLoop, connector: "Connector"
+) -> AsyncGenerator["ClientSession", None]:
     # An event loop closes the asynchronous generators that are still open when it ends
     # (loop.shutdown_asyncgens), so the session lives exactly as long as its loop.
     import aiohttp
 
+    from playhead.sending import Request
+
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("User-Agent",),
-        request_class=_request_class(),
+        request_class=Request,
     )
     try:
         yield session

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from playhead.tools.stretch import FirstStretch
+from playhead.stretch import FirstStretch
 
 pytestmark = pytest.mark.anyio
 

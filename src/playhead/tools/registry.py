@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from playhead.encode import encode_result, error_text, mask
 from playhead.errors import ConfigError, FatalToolError, ToolError
-from playhead.tools.stretch import FirstStretch
+from playhead.stretch import FirstStretch
 from playhead.types import JsonObject, ToolCall, ToolContext, ToolDefinition, ToolResult, ToolSchema
 
 K = TypeVar("K")
