@@ -132,6 +132,7 @@ class EventQueue:
     def __init__(self) -> None:
         self.items: deque[Event] = deque()
         self.waiter: asyncio.Future[None] | None = None
+        self._new_waiter = asyncio.get_running_loop().create_future
 
     def put(self, event: Event) -> None:
         items = self.items
@@ -154,5 +155,5 @@ class EventQueue:
             waiter.set_result(None)
 
     def wait(self) -> asyncio.Future[None]:
-        self.waiter = asyncio.get_running_loop().create_future()
-        return self.waiter
+        self.waiter = waiter = self._new_waiter()
+        return waiter

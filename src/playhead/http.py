@@ -108,7 +108,7 @@ class Response:
             except (TimeoutError, OSError, ValueError, _client_error()) as error:
                 raise _mapped(error, where(self._request.url)) from None
             if watch is not None:
-                watch.hear(piece)
+                watch.heard, watch.seen = monotonic(), content.total_bytes
             if piece:
                 take(piece)
 
@@ -133,18 +133,14 @@ class _Watch:
     aiohttp sets a timer anew for each piece, which costs more than to read the piece.
     """
 
-    __slots__ = ("_content", "_heard", "_read", "_silence", "_timer")
+    __slots__ = ("_content", "_silence", "_timer", "heard", "seen")
 
     def __init__(self, content: "StreamReader", silence: float | None) -> None:
         self._content = content
         self._silence = silence
-        self._read = 0
-        self._heard = monotonic()
+        self.heard = monotonic()
+        self.seen = 0
         self._timer = None if silence is None else self._look_after(silence)
-
-    def hear(self, piece: bytes) -> None:
-        self._heard = monotonic()
-        self._read += len(piece)
 
     def end(self) -> None:
         if self._timer is not None:
@@ -155,8 +151,8 @@ class _Watch:
 
     def _look(self) -> None:
         assert self._silence is not None
-        unread = self._content.total_bytes > self._read
-        rest = self._silence if unread else self._heard + self._silence - monotonic()
+        unread = self._content.total_bytes > self.seen
+        rest = self._silence if unread else self.heard + self._silence - monotonic()
         if rest > 0:
             self._timer = self._look_after(rest)
         else:
