@@ -7,9 +7,10 @@ one. No text made here holds a header, a query string or a body.
 import asyncio
 import io
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextvars import copy_context
 from functools import cache, lru_cache
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -99,18 +100,39 @@ class Response:
 
     async def each(self, take: Callable[[bytes], None]) -> None:
         """Hand the body over as it arrives. Raises `LLMTimeoutError` or `LLMConnectionError`."""
-        content = self._content
-        watch = None if content.is_eof() else _Watch(content, self._request.timeout)
-        self._watch = watch
+        content, request = self._content, self._request
+        watch = None
+        if not content.is_eof():
+            self._watch = watch = _Watch(content, request.timeout)
+            if request.total_timeout is None and content.exception() is None:
+                await self._listen(watch, take)
         while not content.at_eof():
             try:
                 piece = await content.readany()
             except (TimeoutError, OSError, ValueError, _client_error()) as error:
-                raise _mapped(error, where(self._request.url)) from None
+                raise _mapped(error, where(request.url)) from None
             if watch is not None:
                 watch.heard, watch.seen = monotonic(), content.total_bytes
             if piece:
                 take(piece)
+
+    async def _listen(self, watch: "_Watch", take: Callable[[bytes], None]) -> None:
+        connection = self._response.connection
+        protocol = None if connection is None else connection.protocol
+        if not hasattr(protocol, "listener"):
+            return
+        ear = _Ear(protocol, self._content, watch, take)
+        ear()
+        try:
+            if ear.failure is None:
+                await self._content.wait_eof()
+        except (TimeoutError, OSError, ValueError, _client_error()) as error:
+            if ear.failure is None:
+                raise _mapped(error, where(self._request.url)) from None
+        finally:
+            ear.close()
+        if ear.failure is not None:
+            raise ear.failure
 
     def close(self) -> None:
         """Give the connection back, or drop it when the body was not read to its end."""
@@ -125,6 +147,43 @@ class Response:
             self._response.release()
         else:
             self._response.close()
+
+
+class _Ear:
+    """Takes each piece of a body in the call that brings it: to wake a task for it costs more than that."""
+
+    __slots__ = ("_content", "_protocol", "_run", "_take", "_watch", "failure")
+
+    def __init__(
+        self, protocol: Any, content: "StreamReader", watch: "_Watch", take: Callable[[bytes], None]
+    ) -> None:
+        self._protocol = protocol
+        self._content = content
+        self._watch = watch
+        self._take = take
+        self._run = copy_context().run  # the call that brings a piece knows nothing of the run's
+        self.failure: Exception | None = None
+
+    def __call__(self) -> None:
+        self._run(self._hear)
+
+    def _hear(self) -> None:
+        content, watch = self._content, self._watch
+        self._protocol.listener = None  # to read may bring more, which has to wait for its turn
+        try:
+            while content.total_bytes > watch.seen:
+                watch.heard, watch.seen = monotonic(), content.total_bytes
+                self._take(content.read_nowait())
+        except Exception as error:
+            self.failure = error
+            content.set_exception(error)
+            return
+        if not content.is_eof():  # else the connection may be somebody else's already
+            self._protocol.listener = self
+
+    def close(self) -> None:
+        if self._protocol.listener is self:
+            self._protocol.listener = None
 
 
 class _Watch:

@@ -1,16 +1,18 @@
-"""How a request is put on the wire: aiohttp's class for it, without what takes it long.
+"""aiohttp's connections and requests, without what takes them long.
 
 Imported with aiohttp, at the first request. Where a later aiohttp calls none of this, or makes its
 responses of something else, it does it its way.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from inspect import signature
 from typing import Any
 
 from aiohttp import ClientRequest, ClientResponse, TCPConnector
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_writer import StreamWriter
 
 from playhead.stretch import FirstStretch
@@ -23,6 +25,17 @@ _known = _TOLD | {"stream_writer"} >= _tells >= _TOLD
 _AT_ONCE = 32 * 1024
 
 
+class Protocol(ResponseHandler):
+    """Calls a listener, if there is one, once what came was put where it is read from."""
+
+    listener: Callable[[], None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.listener is not None:
+            self.listener()
+
+
 class Connector(TCPConnector):
     """Connections without a limit, which know whether requests come alone.
 
@@ -33,6 +46,8 @@ class Connector(TCPConnector):
 
     def __init__(self) -> None:
         super().__init__(limit=0)
+        made: Any = partial(Protocol, loop=self._loop)
+        self._factory = made
         self.in_flight = 0
         self._met = self._meet = False
 

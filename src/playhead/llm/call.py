@@ -105,8 +105,7 @@ async def _read_stream(
     parser = EventParser()
     try:
         async with asyncio.timeout(first_token_timeout) as guard:
-            # A task of its own: every piece would else wake all that waits for the answer, one in another.
-            await asyncio.create_task(response.each(_Feed(parser, reader, guard).take))
+            await response.each(_Feed(parser, reader, guard).take)
     except TimeoutError:
         if not getattr(reader, "ended", False):
             raise LLMTimeoutError(f"No content within {first_token_timeout:.3g} s.") from None
