@@ -323,6 +323,26 @@ async def test_a_thread_at_work_is_not_edited(store_url: str | None) -> None:
         await all_of(sessions, run.run_id)
 
 
+async def test_an_edit_takes_nothing_of_a_run_that_begins_meanwhile(store_url: str | None) -> None:
+    """Q193: one of the two comes first. What is said in the other's place is not what it knew."""
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        for turns in range(12):
+            thread = f"t{turns}"
+            await sessions.run(thread, "one", message_id="m1")
+            editing = asyncio.create_task(sessions.edit(thread, "m1", "two"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await sessions.run(thread, "more")
+            edited = (await asyncio.gather(editing, return_exceptions=True))[0]
+            if isinstance(edited, StoreError):
+                assert edited.code == "conflict"
+            else:
+                assert not isinstance(edited, BaseException)
+                await all_of(sessions, edited.run_id)
+            said = [m.content for m in await sessions.history(thread)]
+            assert said in (["one", "done", "more", "done"], ["two", "done", "more", "done"], ["two", "done"])
+
+
 @pytest.mark.parametrize("turns", range(8))
 async def test_who_stops_waiting_before_it_is_written_stops_nothing(
     turns: int, store_url: str | None

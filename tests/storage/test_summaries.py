@@ -111,10 +111,12 @@ async def test_what_an_edit_reaches_behind_loses_its_summary(ledger: Ledger) -> 
     await talk(ledger, T, 0, 5)
     for through, after, rows in ((4, 0, 4), (6, 4, 2), (8, 6, 2)):
         assert await put(ledger, through, after, rows)
-    new = RunRow(new_id(), new_id(), "t", "acme", message=UserMessage("instead"))
+    new = RunRow(new_id(), new_id(), "t", "acme", message=UserMessage("instead"), state="ended")
     await ledger.accept(new, replaces=9)
     assert await last(ledger) == 8
-    await ledger.accept(RunRow(new_id(), new_id(), "t", "acme", message=UserMessage("x")), replaces=5)
+    await ledger.accept(
+        RunRow(new_id(), new_id(), "t", "acme", message=UserMessage("x"), state="ended"), replaces=5
+    )
     assert await last(ledger) == 4
     await ledger.accept(RunRow(new_id(), new_id(), "t", "acme", message=UserMessage("y")), replaces=1)
     assert await last(ledger) is None

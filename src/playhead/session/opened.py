@@ -21,6 +21,7 @@ from playhead.session.shown import LAST, Shown
 from playhead.session.watch import POLL, POLL_BESIDE_NEWS, Watcher
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import (
+    AT_WORK,
     OPEN,
     Ledger,
     PendingCall,
@@ -209,7 +210,7 @@ class Opened:
     async def anew(self, thread: Thread, row: TurnRow, said: UserMessage, context: Any) -> LiveRun | RunRow:
         """Begin a run in place of a message and of all after it. Raises `StoreError`."""
         if any([not await self.settled(run) for run in await self.ledger.runs(thread)]):
-            raise conflict("A run of the thread is at work: stop it, or wait for its end, then try again.")
+            raise conflict(AT_WORK)
         if not _begins(row):
             raise coded("invalid", f"The message {row.id!r} is not one that the user began a turn with.")
         self.lines.forget_recent(thread)

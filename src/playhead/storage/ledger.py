@@ -166,7 +166,8 @@ class Ledger(Protocol):
 
     async def accept(self, run: RunRow, *, replaces: int | None = None) -> RunRow:
         """Write a new run; with `replaces`, the thread's rows from that `seq` on leave the conversation,
-        and are kept. A message whose id the thread holds already is not accepted again: the
+        and are kept: raises `StoreError` with code `conflict` while another of its runs is open. A message
+        whose id the thread holds already is not accepted again: the
         run that it began is returned.
 
         A run that answers calls is accepted only where each of them still waits, and nobody spoke
@@ -230,6 +231,7 @@ class Ledger(Protocol):
         ...
 
 
+AT_WORK = "A run of the thread is at work: stop it, or wait for its end, then try again."
 SPOKEN_SINCE = "A new message came in the thread; what waited for an answer was denied by it."
 
 

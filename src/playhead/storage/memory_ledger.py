@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from playhead.ids import now_ms
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import (
+    AT_WORK,
     DEFAULT_PAGE,
     OPEN,
     SPOKEN_SINCE,
@@ -111,6 +112,11 @@ class MemoryLedger:
             known = self._by_message.get((thread, run.message.id))
             if known is not None:
                 return self._runs[run.tenant_id, known]
+        if replaces is not None and any(
+            r.state in OPEN and thread_of(r) == thread for r in self._runs.values()
+        ):
+            raise conflict(AT_WORK)
+        if run.message is not None:
             self._by_message[thread, run.message.id] = run.run_id
         if run.answers:
             self._take_answers(run)

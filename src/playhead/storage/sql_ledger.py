@@ -10,6 +10,7 @@ from playhead.encode import scrub
 from playhead.ids import now_ms
 from playhead.storage.engine import Database
 from playhead.storage.ledger import (
+    AT_WORK,
     OPEN,
     SPOKEN_SINCE,
     Entry,
@@ -90,6 +91,11 @@ _PENDING = (
     select(_pending.call, _pending.kind, _pending.args_hash, _pending.expires_at, _pending.answered_by)
     .where(_pending.turn_key == bindparam("of_turn"))
     .order_by(_pending.place)
+)
+_AT_WORK = (
+    select(_runs.row_id)
+    .where(_runs.thread_key == bindparam("of_thread"), _runs.run_key != bindparam("of_run"), _IS_OPEN)
+    .limit(1)
 )
 # Nobody may have spoken since the last run of the turn: what came then said no to what waited.
 _LATEST_OF_TURN = (
@@ -199,6 +205,9 @@ class SQLLedger:
             known = {"of_thread": thread_key, "of_message": columns["message_key"]}
             return read_run(connection.execute(_OF_MESSAGE, known).one())
         if replaces is not None:
+            others = {"of_thread": thread_key, "of_run": columns["run_key"]}
+            if connection.execute(_AT_WORK, others).first() is not None:
+                raise conflict(AT_WORK)
             gone = {"of_thread": thread_key, "from_seq": replaces}
             connection.execute(_REPLACE, gone)
             connection.execute(REPLACE_SUMMARIES, gone)
