@@ -2,13 +2,16 @@
 
 import asyncio
 from contextlib import aclosing
+from time import perf_counter
 
 import pytest
 
 from playhead import AgentLoop, tool
 from playhead.errors import StoreError
-from playhead.events import Attempt, RunStart, TextDelta
+from playhead.events import Attempt, RunStart, TextDelta, ToolCallDelta, ToolProgress
+from playhead.session.feed import Feed
 from playhead.session.sessions import Sessions
+from playhead.session.shown import Shown
 from playhead.storage.ledger import DEFAULT_PAGE
 from playhead.types import (
     ToolCall,
@@ -95,6 +98,18 @@ async def test_a_reader_outlives_the_memory_of_its_run() -> None:
         with pytest.raises(StoreError):
             await all_of(sessions, run.run_id)
     assert terminals(events) == ["run_end"]
+
+
+async def test_long_arguments_do_not_make_all_that_follows_dear() -> None:
+    """Q206: what a feed has forgotten is not looked through again for each thing that is told."""
+    feed = Feed()
+    for _ in range(20_000):
+        feed.live("r", ToolCallDelta(call_id="c", text="{"))
+    started = perf_counter()
+    for n in range(1_000):
+        feed.live("r", ToolProgress(call_id="c", fraction=n / 1_000))
+        feed.record("r", Shown("tool_result", data=b"{}", seq=n + 1))
+    assert perf_counter() - started < 0.5
 
 
 async def test_of_progress_a_late_reader_gets_the_newest() -> None:

@@ -61,10 +61,6 @@ class _Item:
         self.recorded = shown is not None and shown.seq is not None
         self.gone = False
 
-    @property
-    def event(self) -> Event | None:
-        return self.shown.event if self.shown is not None else None
-
 
 class _Stretch:
     """Neighbouring live deltas of one text. Who comes late, or is slow, gets them as one."""
@@ -112,7 +108,8 @@ class Feed:
         self.readers = 0
         self.closed = False
         self._items: deque[_Item] = deque()
-        self._live: list[_Item] = []
+        self._live: list[_Item] = []  # texts that are not recorded, or not wholly
+        self._progress: dict[str, _Item] = {}
         self._bytes = 0
         self._news = asyncio.Event()
 
@@ -131,10 +128,10 @@ class Feed:
             item = _Item(run_id, self.seq, Shown(event.type, event=event))
             if isinstance(event, ToolProgress):
                 # Of a call's progress, only the newest is worth telling to who comes late.
-                for old in self._live:
-                    old.gone |= isinstance(old.event, ToolProgress) and old.event.call_id == event.call_id
-                self._live = [old for old in self._live if not old.gone]
-            self._live.append(item)
+                old = self._progress.get(event.call_id)
+                if old is not None:
+                    old.gone = True
+                self._progress[event.call_id] = item
             self._add(item, 0)
             return
         last = self._items[-1] if self._items else None
@@ -200,16 +197,17 @@ class Feed:
         """
         rest: list[Growing] = []
         told = _growing(shown) if shown.type in _GROWING_TYPES else None
-        kept: list[_Item] = []
+        closing = shown.type in _CLOSING
+        if closing:
+            # What is not among the items any more is told to nobody.
+            for item in self._items:
+                item.gone |= item.run_id == run_id and item.stretch is None and not item.recorded
+            self._progress = {id: item for id, item in self._progress.items() if item.run_id != run_id}
         for item in self._live:
-            closed = shown.type in _CLOSING and item.run_id == run_id
-            if item.stretch is None and not closed:
-                kept.append(item)
-                continue
             item.gone = True
-            if item.stretch is not None and not closed:
+            if item.stretch is not None and not (closing and item.run_id == run_id):
                 rest += [delta for delta in map(_growing, item.stretch.pieces) if not _holds(told, delta)]
-        self._live = kept
+        self._live = []
         return rest
 
 
