@@ -10,8 +10,8 @@ from playhead.errors import StoreError
 from playhead.events import RunPaused, ToolResultEvent
 from playhead.session.sessions import Sessions
 from playhead.testing import ScriptedLLM
-from playhead.types import ToolMessage
-from tests.session.models import assert_valid
+from playhead.types import ToolCall, ToolMessage
+from tests.session.models import StrictLLM, assert_valid
 from tests.session.readers import all_of, terminals
 
 pytestmark = pytest.mark.anyio
@@ -127,6 +127,23 @@ async def test_steps_of_the_runs_of_one_turn_do_not_take_each_others_ids(store_u
         history = await sessions.history("t")
     assert till.paid == [5, 5]
     assert [m.role for m in history] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+
+
+async def test_arguments_may_hold_half_a_surrogate_pair(store_url: str | None) -> None:
+    """Q202: JSON can carry it, UTF-8 cannot; the call waits like any other."""
+    noted: list[str] = []
+
+    @tool(approval=True)
+    async def note(text: str) -> None:
+        """Note."""
+        noted.append(text)
+
+    loop = AgentLoop(StrictLLM(ToolCall("c1", "note", {"text": "a\ud83d"})), tools=[note])
+    async with Sessions(loop, store_url) as sessions:
+        run_id, ((call_id, hashed),) = await paused(sessions)
+        run = await sessions.answer(run_id, call_id, args_hash=hashed, approved=True)
+        assert terminals(await all_of(sessions, run.run_id)) == ["run_end"]
+    assert [text[0] for text in noted] == ["a"]
 
 
 async def test_an_answer_is_taken_once(store_url: str | None) -> None:

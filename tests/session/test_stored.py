@@ -4,14 +4,17 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from playhead import AgentLoop, tool
 from playhead.errors import StoreError
 from playhead.events import EmitDelta, RunEnd, UserMessageEvent
 from playhead.ids import now_ms
 from playhead.session.sessions import Sessions
+from playhead.storage.engine import open_database
 from playhead.storage.memory_ledger import MemoryLedger
 from playhead.storage.sql_ledger import SQLLedger
+from playhead.storage.tables import agent_runs
 from playhead.testing import ScriptedLLM
 from playhead.types import (
     AgentContext,
@@ -487,6 +490,47 @@ async def test_an_id_that_no_database_takes_is_refused(
         with pytest.raises(StoreError) as caught:
             await sessions.start(thread, "hi", tenant=tenant)
         assert caught.value.code == "invalid"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [UserMessage(7), UserMessage("x", id=7), UserMessage([{"a": 1}])],  # type: ignore[arg-type,list-item]
+)
+async def test_a_message_that_could_not_be_read_back_is_refused(message: UserMessage, url: str) -> None:
+    """Q205: also one that waits for its turn; it would be in the way of all that come later."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm), url) as sessions:
+        await sessions.start("t", "one")
+        await llm.waiting.wait()
+        with pytest.raises(StoreError) as caught:
+            await sessions.start("t", message)
+        assert caught.value.code == "invalid"
+
+
+async def test_a_context_of_other_types_breaks_nothing(url: str) -> None:
+    """Q205: it reaches the tools, and is not kept."""
+    context = AgentContext(project_id=7)  # type: ignore[arg-type]
+    async with Sessions(loop_of(StrictLLM()), url) as sessions:
+        assert (await sessions.run("t", "go", context=context)).finish_reason == "final"
+        last = await sessions.last_run("t")
+        assert last is not None
+        assert last.context is None
+
+
+async def test_a_run_that_a_later_version_wrote_is_in_nobodys_way(url: str) -> None:
+    """Q205: its message has a part of an unknown kind. All other threads are there."""
+    async with Sessions(loop_of(StrictLLM()), url) as sessions:
+        assert (await sessions.run("t", "go")).finish_reason == "final"
+    later = '{"role":"user","content":[{"type":"hologram"}],"id":"m","timestamp":1}'
+    async with await open_database(url) as database:
+        await database.write(
+            lambda connection: connection.execute(
+                update(agent_runs).values(message=later, state="running", owner="elsewhere/1/1/1")
+            )
+        )
+    async with Sessions(loop_of(StrictLLM()), url) as sessions:
+        assert [run.message for run in await sessions.open_runs("t")] == [None]
+        assert (await sessions.run("other", "go")).finish_reason == "final"
 
 
 async def test_the_context_is_kept_with_a_run_that_waits(store_url: str | None) -> None:

@@ -1,18 +1,24 @@
 """A run as columns, and back."""
 
+import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from sqlalchemy import select
 
 from playhead.encode import encode_result, message_bytes, scrub
-from playhead.storage.ledger import PendingCall, RunRow
+from playhead.errors import StoreError
+from playhead.storage.ledger import PendingCall, RunRow, coded
 from playhead.storage.tables import agent_runs, key_of
 from playhead.types import AgentContext, CallAnswer, ToolCall, UserMessage
 
+logger = logging.getLogger("playhead.storage")
+
 _encode = msgspec.json.Encoder().encode
-_DECODERS = {
+_UNREADABLE = (msgspec.MsgspecError, RecursionError)
+_DECODERS: dict[str, Callable[[str], Any]] = {
     "message": msgspec.json.Decoder(UserMessage).decode,
     "answers": msgspec.json.Decoder(list[CallAnswer]).decode,
     "context": msgspec.json.Decoder(AgentContext).decode,
@@ -25,7 +31,10 @@ RUN = select(*(agent_runs.c[name] for name in (*_PLAIN, "message", "answers", "c
 
 
 def run_columns(run: RunRow) -> dict[str, Any]:
-    """Return the columns of a new run."""
+    """Return the columns of a new run. A context that could not be read back is not kept.
+
+    Raises `StoreError`, `invalid`, for a message or an answer that could not be read back.
+    """
     message, tenant_id = run.message, run.tenant_id
     return {
         "run_key": key_of(tenant_id, run.run_id),
@@ -37,9 +46,9 @@ def run_columns(run: RunRow) -> dict[str, Any]:
         "tenant_id": None if tenant_id is None else scrub(tenant_id),
         "state": run.state,
         "policy": run.policy,
-        "message": None if message is None else message_bytes(message).decode(),
-        "answers": _json(run.answers) if run.answers else None,
-        "context": None if run.context is None else _json(run.context),
+        "message": None if message is None else _readable("message", message_bytes(message).decode()),
+        "answers": _readable("answers", _json(run.answers)) if run.answers else None,
+        "context": None if run.context is None else _context(run.context),
         "owner": run.owner,
         "absorbed_by": run.absorbed_by,
         "first_seq": run.first_seq,
@@ -50,12 +59,16 @@ def run_columns(run: RunRow) -> dict[str, Any]:
 
 
 def read_run(row: Any) -> RunRow:
-    """Return a run as it was written."""
+    """Return a run as it was written; what of it this version cannot read is left out, and stays."""
     columns = row._asdict()
     for name, decode in _DECODERS.items():
         data = columns.pop(name)
-        if data is not None:
+        if data is None:
+            continue
+        try:
             columns[name] = decode(data)
+        except _UNREADABLE:
+            logger.warning("The %s of the run %s cannot be read.", name, columns["run_id"])
     return RunRow(**columns)
 
 
@@ -82,5 +95,22 @@ def read_pending(row: Any) -> PendingCall:
 def _json(value: Any) -> str:
     try:
         return _encode(value).decode()
-    except (UnicodeEncodeError, msgspec.MsgspecError):
+    except (UnicodeEncodeError, RecursionError, msgspec.MsgspecError):
         return encode_result(value, sys.maxsize).text
+
+
+def _readable(name: str, data: str) -> str:
+    try:
+        _DECODERS[name](data)
+    except _UNREADABLE as error:
+        raise coded("invalid", f"The {name} of the run does not have its form: {error}.") from None
+    return data
+
+
+def _context(context: AgentContext) -> str | None:
+    data = _json(context)
+    try:
+        return _readable("context", data)
+    except StoreError as error:
+        logger.warning("The context is not kept: %s", error)
+        return None
