@@ -56,6 +56,15 @@ async def test_what_is_noted_last_is_written_before_the_end(url: str) -> None:
         assert len(await (await sessions.calls()).calls()) == 1
 
 
+async def test_a_deleted_thread_leaves_no_row_that_was_still_to_be_written(url: str) -> None:
+    """Q206: what waits for company is written before the thread is forgotten, and goes with it."""
+    async with Sessions(AgentLoop(ScriptedLLM("so")), url) as sessions:
+        await sessions.run("t", "go")
+        await sessions.delete("t")
+        await asyncio.sleep(0.4)
+        assert await (await sessions.calls()).calls() == []
+
+
 async def test_a_log_that_fails_breaks_no_run(caplog: pytest.LogCaptureFixture) -> None:
     """S20: it is said in the program's own log."""
     async with Sessions(AgentLoop(ScriptedLLM("so"))) as sessions:

@@ -43,7 +43,7 @@ class CallNotes:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_COMPANY, self._flush)
 
-    async def aclose(self) -> None:
+    async def settle(self) -> None:
         """Write what waits."""
         self._flush()
         if self._task is not None:

@@ -55,7 +55,7 @@ class Opened:
         self.lines.closed = True
         await self._accepted(lambda thread: True)
         await self.lines.aclose()
-        await self._notes.aclose()
+        await self._notes.settle()
         if self._watcher is not None:
             await self._watcher.aclose()
         if self.books.listening is not None:
@@ -221,10 +221,12 @@ class Opened:
 
         Nothing of them is under way when it returns, up to the next time that the caller waits.
         """
+        await self._notes.settle()
         await self._accepted(which)
         while runs := [run for run in reversed(self.lines.runs.values()) if which(run.thread)]:
             for run in runs:
                 await self.lines.stop(run)
+            await self._notes.settle()
             await self._accepted(which)
         self.lines.forget_where(which)
 
