@@ -138,7 +138,7 @@ class PlainPort:
         return self._messages
 
     def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        return _Effect(fn if self._cancel is None else partial(_stoppable, fn, self._cancel))
+        return Effect(fn if self._cancel is None else partial(_stoppable, fn, self._cancel))
 
     def once(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T | OutcomeUnknown]:
         return self.step(name, type, fn)
@@ -154,7 +154,7 @@ class PlainPort:
         return self._cancel is not None and self._cancel.is_set()
 
 
-class _Effect(Generic[T]):
+class Effect(Generic[T]):
     """An effect that begins when it is awaited; one that never is leaves nothing behind."""
 
     __slots__ = ("_fn",)

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, text
 
 from playhead.errors import StoreError
 from playhead.events import RunEnd
+from playhead.ids import now_ms
 from playhead.session import journal
 from playhead.session.sessions import Sessions
 from playhead.storage.engine import Database, open_database
@@ -178,6 +179,31 @@ async def test_two_processes_that_write_one_thread_lose_neither_turn(url: str) -
         assert len({m.id for m in history}) == len(history) == 20
         seqs = [row.seq for row in (await (await a._opened()).ledger.events.after("t", 0)).rows]
         assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_what_another_process_deleted_is_not_shown_to_the_model(url: str) -> None:
+    """Q193: what a process holds of a thread is no reason not to ask what the thread holds."""
+    llm = StrictLLM()
+    async with Sessions(loop_of(llm), url) as a, Sessions(loop_of(StrictLLM()), url) as b:
+        await a.run("t", "my secret is 42")
+        await b.delete("t")
+        await b.run("t", "hello")
+        await a.run("t", "and now?")
+        await b.edit("t", (await b.history("t"))[2].id, "or now?")
+    assert [m.content for m in llm.seen[-1]] == ["hello", "done", "and now?"]
+
+
+async def test_what_is_too_old_is_not_shown_to_the_model(url: str) -> None:
+    """Q206: forgotten by age is forgotten in memory too."""
+    llm = StrictLLM()
+    async with Sessions(loop_of(llm), url) as sessions:
+        await sessions.run("t", "my secret is 42")
+        await asyncio.sleep(0.01)
+        border = now_ms()
+        await sessions.run("t", "hello")
+        await sessions.delete_before(border)
+        await sessions.run("t", "and now?")
+    assert [m.content for m in llm.seen[-1]] == ["hello", "done", "and now?"]
 
 
 # ---------------------------------------------------------------- a database that fails

@@ -113,6 +113,34 @@ async def test_a_run_that_will_not_stop_is_given_up_within_the_bound() -> None:
         assert await all_of(sessions, run.run_id) == events
 
 
+class Slow(MemoryLedger):
+    """A ledger whose commits take their time; `writing` is set while a step's is under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing = asyncio.Event()
+
+    async def record(self, entry: Entry) -> Recorded:
+        if any(step for _, step in entry.messages):
+            self.writing.set()
+            await asyncio.sleep(0.05)
+        return await super().record(entry)
+
+
+async def test_a_stop_while_what_was_said_is_written_is_a_stop() -> None:
+    """Q170: it meets the run before its next effect, and is no error of it."""
+    ledger = Slow()
+    async with Sessions(loop_of(StrictLLM(*CALLS)), ledger) as sessions:
+        run = await sessions.start("t", "go", message_id="m")
+        await ledger.writing.wait()
+        await sessions.cancel(run.run_id)
+        end = (await all_of(sessions, run.run_id))[-1]
+        assert isinstance(end, RunEnd)
+        assert (end.result.finish_reason, end.result.error_code) == ("cancelled", None)
+        history = await sessions.history("t")
+    assert [m.role for m in history] == ["user", "assistant", "tool", "tool"]
+
+
 async def test_closing_stops_every_run_with_its_last_event() -> None:
     """Leaving the context manager ends what runs and what waits, and takes no more."""
     llm = GateLLM()

@@ -177,11 +177,6 @@ class Journal:
             if timer is not None:
                 timer.cancel()
 
-    async def settle(self) -> None:
-        """Wait for what is being written."""
-        if self._task is not None:
-            await asyncio.wait((self._task,))
-
     def _put(self, key: str, event: Event) -> None:
         self._keys.add(key)
         self._waiting.events.append((new_event(key, event), event))

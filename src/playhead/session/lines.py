@@ -10,15 +10,13 @@ from typing import Any
 
 from playhead.encode import error_text, masked_traceback
 from playhead.errors import PlayheadError, StoreError
-from playhead.events import Event, RunStart, UserMessageEvent
-from playhead.ids import now_ms
 from playhead.loop import AgentLoop
 from playhead.session.approvals import pending_calls
 from playhead.session.aside import Aside
 from playhead.session.compaction import Compaction, Compactor
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal, Said
-from playhead.session.port import StoredPort, last_turns
+from playhead.session.port import StoredPort, last_turns, opening_events
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import Entry, Ledger, RunRow, Thread, thread_of
@@ -28,7 +26,7 @@ logger = logging.getLogger("playhead")
 
 # What a task that was cancelled outright may still take, in seconds, before it is given up.
 _LAST_MOMENT = 0.5
-# Threads whose last turns are kept in memory, so that the next run need not read them.
+# Threads whose last turns are kept in memory, so that the next run need not encode them again.
 _RECENT = 64
 
 
@@ -96,10 +94,7 @@ class Lines:
     def release(self, run: LiveRun) -> None:
         """The run was added, or was not accepted."""
         self._reserved.discard(run.thread)
-
-    def line(self, thread: Thread) -> Sequence[LiveRun]:
-        """The runs of a thread: the one at work, and those that wait."""
-        return tuple(self._lines.get(thread, ()))
+        self.drop_feed(run.thread)
 
     def feed(self, thread: Thread) -> Feed:
         """Where a thread is shown."""
@@ -109,9 +104,10 @@ class Lines:
         return feed
 
     def drop_feed(self, thread: Thread) -> None:
-        """Forget a feed that nobody reads and nobody writes."""
+        """Forget a feed that nobody reads, and nobody writes or is about to."""
         feed = self.feeds.get(thread)
-        if feed is not None and not feed.readers and thread not in self._lines:
+        used = thread in self._lines or thread in self._reserved
+        if feed is not None and not feed.readers and not used:
             del self.feeds[thread]
 
     def forget_where(self, which: Callable[[Thread], bool]) -> None:
@@ -121,17 +117,13 @@ class Lines:
         for thread in [thread for thread in self.feeds if which(thread)]:
             self.feeds.pop(thread).close()
 
-    def forget_recent(self, thread: Thread) -> None:
-        """Read the thread anew for its next run."""
-        self._recent.pop(thread, None)
-
     async def end_for_another(self, row: RunRow, reason: Reason) -> None:
         """End a run whose process did not come to it; what its user said is not lost."""
         journal = Journal(self._ledger, row, self.feed(thread_of(row)), 0)
         started = row.state == "running"
         said = [] if started or row.message is None else [(row.message, 0)]
         result = LiveRun(row, None).outcome(reason)
-        events = [*([] if started else _opening(row)), ("end", end_event(row, result))]
+        events = [*([] if started else opening_events(row)), ("end", end_event(row, result))]
         with suppress(StoreError):  # another process saw it, too
             await journal.write(events, said, state="ended", finish_reason=result.finish_reason)
         self.drop_feed(thread_of(row))
@@ -206,7 +198,7 @@ class Lines:
             self.feed(run.thread),
             turns=limits.window,
             tokens=limits.window_tokens,
-            earlier=self._recent.pop(run.thread, ()),
+            held=self._recent.pop(run.thread, ()),
             compactor=self._compactor,
             flush_seconds=limits.flush_seconds,
             pend=lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),
@@ -254,7 +246,7 @@ class Lines:
             self._settle(run, result)
 
     async def _write_end(self, run: LiveRun, result: AgentRunResult) -> None:
-        events, said, port = _opening(run.row), list[Said](), run.port
+        events, said, port = opening_events(run.row), list[Said](), run.port
         journal = Journal(self._ledger, run.row, self.feed(run.thread), 0) if port is None else port.journal
         if run.task is None and not self.closed:
             events = events[:1]  # it was taken back before its turn: as if it had not been said
@@ -317,15 +309,6 @@ class Lines:
         self._recent[run.thread] = last_turns(port.rows, self._limits.window)
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
-
-
-def _opening(row: RunRow) -> list[tuple[str, Event]]:
-    """How a run begins that did not come to it."""
-    stamp: dict[str, Any] = {"run_id": row.run_id, "at": now_ms()}
-    events: list[tuple[str, Event]] = [("0/start", RunStart(turn_id=row.turn_id, **stamp))]
-    if row.message is not None:
-        events.append(("0/message", UserMessageEvent(message=row.message, **stamp)))
-    return events
 
 
 def _pass_on(

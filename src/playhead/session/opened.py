@@ -213,7 +213,6 @@ class Opened:
             raise conflict(AT_WORK)
         if not _begins(row):
             raise coded("invalid", f"The message {row.id!r} is not one that the user began a turn with.")
-        self.lines.forget_recent(thread)
         return await self.accept(self.new_row(thread, said, context), context, replaces=row.seq)
 
     async def stop_where(self, which: Callable[[Thread], bool]) -> None:

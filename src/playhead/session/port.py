@@ -9,7 +9,7 @@ from playhead.events import Event, RunEnd, RunPaused, RunStart, StepEnd, UserMes
 from playhead.ids import now_ms
 from playhead.llm.history import normalise
 from playhead.llm.window import estimate_tokens
-from playhead.port import PlainPort
+from playhead.port import Effect, PlainPort
 from playhead.session.borders import fitting
 from playhead.session.compaction import Compactor, Earlier
 from playhead.session.feed import Feed
@@ -40,7 +40,7 @@ class StoredPort(PlainPort):
         turns: how many earlier turns the model is shown.
         tokens: how many tokens, as estimated, these may have with the turn that is carried out, which
             is always whole; None for no bound.
-        earlier: rows of the thread's last turns, if they are at hand.
+        held: rows of the thread that are in memory: what is read again of them keeps its encoded bytes.
         compactor: what reads the thread's earlier turns, and summarises the oldest of them.
         flush_seconds: how long a text may be shown and not be written.
         pend: what is to be kept of the calls that the run leaves waiting.
@@ -56,7 +56,7 @@ class StoredPort(PlainPort):
         *,
         turns: int = DEFAULT_TURNS,
         tokens: int | None = None,
-        earlier: Sequence[TurnRow] = (),
+        held: Sequence[TurnRow] = (),
         compactor: Compactor | None = None,
         flush_seconds: float = 0.5,
         pend: Pend | None = None,
@@ -73,7 +73,8 @@ class StoredPort(PlainPort):
         self._run = run
         self._turns = turns
         self._tokens = tokens
-        self._earlier = earlier
+        self._held = {(row.turn_id, row.id): row for row in held}
+        self._earlier: Sequence[TurnRow] = ()
         self._compactor = compactor
         self._compacted = Earlier((), None, True)
         self._pend = pend
@@ -94,14 +95,9 @@ class StoredPort(PlainPort):
 
     def opening(self) -> Entry:
         """What is written when the run begins, the user's message with it."""
-        start: list[tuple[str, Event]] = [("0/start", RunStart(turn_id=self.turn_id))]
-        message = self._run.message
-        if message is not None:
-            start.append(("0/message", UserMessageEvent(message=message)))
-        for _, event in start:
-            event.run_id, event.at = self.run_id, now_ms()
-        said = () if message is None else ((message, 0),)
-        return Entry(self._run, [new_event(key, event) for key, event in start], said, "running")
+        run = self._run
+        said = () if run.message is None else ((run.message, 0),)
+        return Entry(run, [new_event(*named) for named in opening_events(run)], said, "running")
 
     def opened(self, entry: Entry, recorded: Recorded) -> None:
         """The run's opening was written."""
@@ -130,14 +126,14 @@ class StoredPort(PlainPort):
         before = self._start.seq if self._start is not None else None
         if self._compactor is not None:
             self._compacted = await self._compactor.earlier(self, self._run, before)
-            self._earlier = self._compacted.rows
-        elif before is None or not self._earlier or self._earlier[-1].seq != before - 1:
+            found = self._compacted.rows
+        else:
             thread_id, tenant_id = self._run.thread_id, self._run.tenant_id
-            self._earlier = await self._ledger.turns.window(
+            found = await self._ledger.turns.window(
                 thread_id, turns=self._turns, before_seq=before, tenant_id=tenant_id
             )
-        else:
-            self._earlier = last_turns(self._earlier, self._turns)
+        # What the thread holds is asked for each time: another process may have deleted or edited it.
+        self._earlier = [self._held.get((row.turn_id, row.id), row) for row in found]
         return await self._readable()
 
     async def inbox(self, step: int) -> Sequence[UserMessage]:
@@ -158,11 +154,14 @@ class StoredPort(PlainPort):
             self.steps.append(event.result)
 
     def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        async def written_first() -> T:
-            await self.journal.barrier()
-            return await fn()
+        effect = super().step(name, type, fn)
 
-        return super().step(name, type, written_first)
+        async def written_first() -> T:
+            # Not within the effect: a stop becomes a value only there, and must not meet this.
+            await self.journal.barrier()
+            return await effect
+
+        return Effect(written_first)
 
     async def _readable(self) -> Sequence[ChatMessage]:
         """The history as providers accept it; calls that wait for an answer stay open."""
@@ -186,6 +185,15 @@ class StoredPort(PlainPort):
         """What stands for the turns before the rows: a message that is made for the model, and no row."""
         earlier = self._compacted
         return [shown_summary(earlier.summary, whole and earlier.whole)] if earlier.summary else []
+
+
+def opening_events(run: RunRow) -> list[tuple[str, Event]]:
+    """Return how a run begins: the events and their keys."""
+    stamp: dict[str, Any] = {"run_id": run.run_id, "at": now_ms()}
+    events: list[tuple[str, Event]] = [("0/start", RunStart(turn_id=run.turn_id, **stamp))]
+    if run.message is not None:
+        events.append(("0/message", UserMessageEvent(message=run.message, **stamp)))
+    return events
 
 
 def last_turns(rows: Sequence[TurnRow], turns: int) -> Sequence[TurnRow]:
