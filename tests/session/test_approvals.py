@@ -237,6 +237,53 @@ async def test_a_new_message_instead_of_an_answer_is_a_no(store_url: str | None)
     assert till.paid == []
 
 
+async def test_a_message_that_was_taken_back_denies_nothing(store_url: str | None) -> None:
+    """Design 4: it was not said; what waits still does."""
+    till = Till()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(request: Any) -> Any:
+        begun.set()
+        await go_on.wait()
+        return [PAY]
+
+    async with Sessions(till.loop(held, "so"), store_url) as sessions:
+        run = await sessions.start("t", "go")
+        await begun.wait()
+        await sessions.cancel((await sessions.start("t", "never mind")).run_id)
+        go_on.set()
+        await all_of(sessions, run.run_id)
+        ((run_id, call),) = await sessions.pending("t")
+        answer = await sessions.answer(run_id, call.call.id, approved=True)
+        assert terminals(await all_of(sessions, answer.run_id)) == ["run_end"]
+    assert till.paid == [5]
+
+
+async def test_a_message_that_steered_the_run_denies_nothing_of_it(store_url: str | None) -> None:
+    """Design 4: it was said before the call that waits."""
+    till = Till()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        begun.set()
+        await go_on.wait()
+        return "seen"
+
+    till.tools.append(look)
+    async with Sessions(till.loop([("look", {})], [PAY], "so"), store_url) as sessions:
+        run = await sessions.start("t", "go")
+        await begun.wait()
+        await sessions.start("t", "and pay", policy="steer")
+        go_on.set()
+        await all_of(sessions, run.run_id)
+        ((run_id, call),) = await sessions.pending("t")
+        answer = await sessions.answer(run_id, call.call.id, approved=True)
+        assert terminals(await all_of(sessions, answer.run_id)) == ["run_end"]
+    assert till.paid == [5]
+
+
 async def test_an_answer_to_a_run_that_is_at_work_or_over_is_refused(store_url: str | None) -> None:
     """Bad input: nothing of such a run waits."""
     till = Till()

@@ -186,6 +186,16 @@ async def test_limits_out_of_range_are_refused(limit: str) -> None:
         Sessions(loop_of(StrictLLM()), **limits)
 
 
+async def test_a_thread_is_not_followed_once_the_sessions_are_closed() -> None:
+    """A reader that would wait for ever is told so."""
+    sessions = Sessions(loop_of(StrictLLM()))
+    await sessions.run("t", "hi")
+    await sessions.aclose()
+    with pytest.raises(StoreError) as caught:
+        await anext(sessions.thread_events("t"))
+    assert caught.value.code == "stopping"
+
+
 async def test_an_unknown_run_is_said_to_be_unknown() -> None:
     """`not_found`, for events and for cancel alike."""
     async with Sessions(loop_of(StrictLLM())) as sessions:

@@ -166,6 +166,8 @@ class Opened:
         self, thread: Thread, cursor: Cursor, run_id: str | None = None
     ) -> AsyncGenerator[Shown, None]:
         """Everything past a cursor, then live: of a thread, or of one of its runs up to its last event."""
+        if self.lines.closed and run_id is None:
+            raise coded("stopping", "These sessions are closed, and tell no more.")
         following = follow(self.lines.feed(thread), self.ledger.events, thread, cursor, run_id=run_id)
         self._watch()
         try:

@@ -62,6 +62,7 @@ def _postgres(url: URL, busy_timeout: float) -> Engines:
         ) from None
 
     @event.listens_for(write, "connect")
+    @event.listens_for(read, "connect")
     def _wait_no_longer(connection: Any, _: object) -> None:
         connection.execute(f"SET lock_timeout = {int(busy_timeout * 1000)}")
         connection.commit()

@@ -204,7 +204,7 @@ class Ledger(Protocol):
         ...
 
     async def last_run(self, thread: Thread) -> RunRow | None:
-        """Return the newest run of a thread that was not taken in by another."""
+        """Return the newest run of a thread whose message was not taken in by another, or taken back."""
         ...
 
     async def pending(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[PendingCall]:

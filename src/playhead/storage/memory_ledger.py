@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -191,8 +192,8 @@ class MemoryLedger:
 
     async def last_run(self, thread: Thread) -> RunRow | None:
         """See `Ledger.last_run`."""
-        mine = (r for r in reversed(self._runs.values()) if thread_of(r) == thread and r.state != "absorbed")
-        return next(mine, None)
+        runs = reversed(self._runs.values())
+        return next((run for run in runs if thread_of(run) == thread and self._speaks(run)), None)
 
     async def pending(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[PendingCall]:
         """See `Ledger.pending`."""
@@ -251,14 +252,19 @@ class MemoryLedger:
                 raise conflict(
                     f"The call {answer.call_id!r} does not wait for an answer: it has one already."
                 )
-        spoke = False
-        for other in self._runs.values():
-            if thread_of(other) == thread_of(run):
-                spoke = other.turn_id != run.turn_id
-        if spoke:
+        thread = thread_of(run)
+        others = (r for r in reversed(self._runs.values()) if thread_of(r) == thread and self._speaks(r))
+        if any(other.turn_id != run.turn_id for other in islice(others, 1)):
             raise conflict(SPOKEN_SINCE)
         for answer in run.answers:
             waiting[answer.call_id] = replace(waiting[answer.call_id], answered_by=run.run_id)
+
+    def _speaks(self, run: RunRow) -> bool:
+        """Is the run's message said by it? Not if another took it in, or it was taken back."""
+        taken_back = run.finish_reason == "cancelled" and not run.first_seq
+        if run.state == "absorbed" or run.message is None:
+            return run.state != "absorbed"
+        return not taken_back or self.turns.holds(run.thread_id, run.message.id, tenant_id=run.tenant_id)
 
     def _set_state(self, run: RunRow, entry: Entry, places: Sequence[int]) -> None:
         if entry.state == "running":

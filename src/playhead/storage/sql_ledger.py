@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.encode import scrub
@@ -50,10 +50,17 @@ _OF_KEY = RUN.where(_runs.run_key == bindparam("of_run"))
 _OF_MESSAGE = RUN.where(
     _runs.thread_key == bindparam("of_thread"), _runs.message_key == bindparam("of_message")
 )
+# A message that another run took in was said in that one; one that was taken back was not said.
+_SPEAKS = and_(
+    _runs.state != "absorbed",
+    or_(
+        _runs.finish_reason.is_distinct_from("cancelled"),
+        _runs.first_seq > 0,
+        exists().where(_turns.thread_key == _runs.thread_key, _turns.message_key == _runs.message_key),
+    ),
+)
 _LAST_RUN = (
-    RUN.where(_runs.thread_key == bindparam("of_thread"), _runs.state != "absorbed")
-    .order_by(_runs.row_id.desc())
-    .limit(1)
+    RUN.where(_runs.thread_key == bindparam("of_thread"), _SPEAKS).order_by(_runs.row_id.desc()).limit(1)
 )
 _IS_OPEN = or_(*(_runs.state == state for state in OPEN))
 _SET_STATE = (
@@ -111,6 +118,7 @@ _SPOKEN_SINCE = (
         _runs.thread_key == bindparam("of_thread"),
         _runs.row_id > _LATEST_OF_TURN,
         _runs.turn_id != bindparam("of_turn_id"),
+        _SPEAKS,
     )
     .limit(1)
 )
