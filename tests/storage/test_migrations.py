@@ -14,11 +14,12 @@ from playhead.session.shown import Shown
 from playhead.storage.breakers import SQLBreakerStore
 from playhead.storage.connect import connect_engines
 from playhead.storage.engine import Database, open_database
-from playhead.storage.ledger import PendingCall
+from playhead.storage.ledger import PendingCall, RunRow
 from playhead.storage.messages import ChannelMessage, MessageRow
 from playhead.storage.migrations import MIGRATIONS, migrate
 from playhead.storage.results import ResultPage
 from playhead.storage.sql_calls import SQLCallLog
+from playhead.storage.sql_dispatch import SQLDispatch
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.storage.sql_messages import SQLMessageLog
 from playhead.storage.sql_results import SQLResultStore
@@ -235,6 +236,25 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
             },
         )
     ],
+    8: [
+        (
+            "agent_runs",
+            {
+                "run_key": "9a866c268bf7bbd66303d1c4995788bd38b31ef6",
+                "thread_key": THREAD_3["thread_key"],
+                "run_id": "run-8",
+                "turn_id": "turn-8",
+                "thread_id": "t3",
+                "tenant_id": "acme",
+                "state": "running",
+                "policy": "queue",
+                "owner": "durable",
+                "first_seq": 1,
+                "created_at": 970,
+                "stopping": 1,
+            },
+        )
+    ],
 }
 RECORD = CallRecord(
     "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
@@ -286,6 +306,9 @@ async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, 
             await _check_run(SQLLedger(database))
         summary = await SQLSummaryStore(database).last("t", tenant_id="acme")
         assert summary == (Summary(2, "They said hello.", 960) if version >= 6 else None)
+        if version >= 8:
+            stopping = RunRow("run-8", "turn-8", "t3", "acme")
+            assert await SQLDispatch(database).stopping([stopping]) == ["run-8"]
         page = await SQLResultStore(database).page("t", "r1", 2, 4, tenant_id="acme")
         assert page == (ResultPage("long", 13) if version >= 7 else None)
         calls = await log.calls(tenant_id="acme")

@@ -6,7 +6,7 @@ pieces, by time and by size, and always before whatever comes after it.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from playhead.encode import masked_traceback
 from playhead.errors import StoreError
 from playhead.events import Attempt, Event, LiveEvent, StepStart
+from playhead.ids import new_id
 from playhead.session.feed import GROWING, Feed, Growing
 from playhead.session.shown import Shown, event_bytes
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import Entry, Ledger, NewEvent, Recorded, RunRow
+from playhead.storage.ledger import Also, Entry, Ledger, NewEvent, Recorded, RunRow
 from playhead.types import ChatMessage
 
 logger = logging.getLogger("playhead")
@@ -40,11 +41,12 @@ class _Batch:
 
     events: list[tuple[NewEvent | None, Event]] = field(default_factory=list)
     messages: list[Said] = field(default_factory=list)
+    notes: list[Any] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)
     waiters: list[asyncio.Future[Recorded]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.messages or self.more or self.waiters)
+        return bool(self.events or self.messages or self.notes or self.more or self.waiters)
 
 
 class Journal:
@@ -55,9 +57,22 @@ class Journal:
         run: the run, as it was accepted.
         feed: where they are shown.
         flush_seconds: how long a text may be shown and not be written.
+        patience: how long a database that is away is waited for, in seconds; `PATIENCE` by default.
+        resumed: some of the run may be written already, by who carried it out before.
+        guard: of what was noted, returns what each entry is written with, and raises where it must not be.
     """
 
-    def __init__(self, ledger: Ledger, run: RunRow, feed: Feed, flush_seconds: float) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        run: RunRow,
+        feed: Feed,
+        flush_seconds: float,
+        *,
+        patience: float | None = None,
+        resumed: bool = False,
+        guard: Callable[[Sequence[Any]], Also] | None = None,
+    ) -> None:
         self.rows: list[TurnRow] = []
         self._ledger = ledger
         self._run = run
@@ -75,7 +90,11 @@ class Journal:
         self._shown_in_step = False
         self._ahead = 0  # what must be shown before a live event may be
         self._unwritten = 0
-        self._unsure = False
+        self._unsure = resumed
+        self._patience = patience
+        self._guard = guard
+        # Texts of this attempt at the run are not those of one before.
+        self._attempt = f"{new_id()}." if resumed else ""
         self._stopped = False
 
     def add(self, key: str, event: Event, message: Said | None = None) -> None:
@@ -93,6 +112,19 @@ class Journal:
         elif self._task is None and self._soon is None:
             # Alone it is not worth a commit: what it announces mostly follows at once.
             self._soon = self._loop.call_later(_COMPANY, self._start)
+
+    def note(self, note: Any) -> None:
+        """Have the guard write something with what comes next. The barrier waits for it."""
+        self._waiting.notes.append(note)
+        self._unwritten += 1
+        self._start()
+
+    def void(self, event: Attempt) -> None:
+        """Record that what was shown of a step is void, for those too who come back later."""
+        self._texts.clear()
+        self._shown_in_step = False
+        self._put(f"{event.step}/attempt/{self._attempt}{event.number}", event)
+        self._start()
 
     def adopt(self, entry: Entry, recorded: Recorded) -> None:
         """Show what was written of the run before it began."""
@@ -140,11 +172,7 @@ class Journal:
         if isinstance(event, GROWING):
             self._grow(event)
         elif isinstance(event, Attempt) and event.number > 1 and self._shown_in_step:
-            # What was shown is void, for those too who come back later or read it from the store.
-            self._texts.clear()
-            self._shown_in_step = False
-            self._put(f"{event.step}/attempt/{event.number}", event)
-            self._start()
+            self.void(event)
             return
         if self._ahead:
             self._ahead += 1
@@ -164,7 +192,7 @@ class Journal:
             self._flushed += 1
             first = deltas[0]
             whole = replace(first, text="".join(delta.text for delta in deltas)) if deltas[1:] else first
-            key = f"{first.step}/{first.type}/{self._flushed}"
+            key = f"{first.step}/{first.type}/{self._attempt}{self._flushed}"
             self._waiting.events.append((new_event(key, whole), whole))
         if self._texts:
             self._texts = []
@@ -217,13 +245,14 @@ class Journal:
 
     async def _record(self, batch: _Batch) -> Recorded:
         new = [event for event, _ in batch.events if event is not None]
-        if not (new or batch.messages or batch.more):
+        if not (new or batch.messages or batch.notes or batch.more):
             return Recorded((), ())
-        return await self.write_down(Entry(self._run, new, batch.messages, **batch.more))
+        also = () if self._guard is None else (self._guard(tuple(batch.notes)),)
+        return await self.write_down(Entry(self._run, new, batch.messages, also=also, **batch.more))
 
     async def write_down(self, entry: Entry) -> Recorded:
         """Write an entry; a database that is away for a moment is waited for. Raises `StoreError`."""
-        deadline, delay = monotonic() + PATIENCE, _FIRST_DELAY
+        deadline, delay = monotonic() + (PATIENCE if self._patience is None else self._patience), _FIRST_DELAY
         while True:
             if self._stopped:
                 raise StoreError("The run is over; what comes after its end is not written.")
@@ -239,7 +268,7 @@ class Journal:
 
     def _show(self, batch: _Batch, recorded: Recorded) -> None:
         self.rows.extend(recorded.rows)
-        self._unwritten -= len(batch.messages)
+        self._unwritten -= len(batch.messages) + len(batch.notes)
         run_id, places = self._run.run_id, iter(recorded.seqs)
         for new, event in batch.events:
             self._ahead -= new is None or not isinstance(event, GROWING)
@@ -255,6 +284,7 @@ class Journal:
         waiters = [*batch.waiters, *self._waiting.waiters]
         self._waiting.events[:0] = batch.events
         self._waiting.messages[:0] = batch.messages
+        self._waiting.notes[:0] = batch.notes
         self._waiting.more = {**batch.more, **self._waiting.more}
         self._waiting.waiters = []
         for waiter in waiters:

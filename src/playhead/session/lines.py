@@ -19,7 +19,7 @@ from playhead.session.journal import Journal, Said
 from playhead.session.port import StoredPort, last_turns, opening_events
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import Entry, Ledger, RunRow, Thread, thread_of
+from playhead.storage.ledger import OPEN, Enlist, Entry, Ledger, RunRow, Thread, conflict, thread_of
 from playhead.types import AgentRunResult, UserMessage
 
 logger = logging.getLogger("playhead")
@@ -62,12 +62,19 @@ class Lines:
         self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
         self._around: Callable[[LiveRun], None] = lambda run: None
 
+    async def start(self, *, works: bool) -> None:
+        """Begin; without `works` nothing is carried out here that can be elsewhere."""
+
     def around(self, enter: Callable[[LiveRun], None]) -> None:
         """Call `enter` in the context of each run before it begins."""
         self._around = enter
 
-    def add(self, run: LiveRun) -> None:
-        """Put a run at the end of its thread's line."""
+    def enlist(self, run: LiveRun) -> Enlist | None:
+        """What else is written when a run that `reserve` took is accepted."""
+        return None
+
+    def add(self, run: LiveRun) -> LiveRun | RunRow:
+        """Put a run at the end of its thread's line, and return it, or what others know of it."""
         self.runs[run.run_id] = run
         line = self._lines.setdefault(run.thread, deque())
         line.append(run)
@@ -81,6 +88,7 @@ class Lines:
         elif run.row.policy == "interrupt":
             active.cancel.set()
             active.finishing = active.finishing or self._spawn(self._give_up(active))
+        return run
 
     def reserve(self, run: LiveRun) -> Entry | None:
         """Let a run begin as soon as it is accepted, and return what is then written; None where another
@@ -143,6 +151,18 @@ class Lines:
         run.finishing = run.finishing or self._spawn(self._give_up(run))
         await asyncio.wait((run.finishing,))
 
+    async def cancel(self, row: RunRow) -> None:
+        """Stop a run that is known by its row. Raises `StoreError`, `conflict`, where that cannot be done."""
+        run = self.runs.get(row.absorbed_by or row.run_id)
+        if run is not None:
+            await self.stop(run)
+        elif row.state in OPEN:
+            raise conflict(f"The run {row.run_id!r} is at work in another process: stop it there.")
+
+    async def outcome(self, run_id: str) -> AgentRunResult | None:
+        """The whole result of a run that was carried out here a moment ago, where it is known."""
+        return None
+
     async def aclose(self) -> None:
         """Stop every run and take no more."""
         self.closed = True
@@ -165,16 +185,20 @@ class Lines:
             result = await self._carry_out(run)
             self._settle(run, result)
             return
-        except asyncio.CancelledError as error:
-            reason = self._cancelled(run, error)
-        except PlayheadError as error:
-            _log_failure(run, error)
-            reason = ("error", error_text(error), error.code)
-        except Exception as error:  # the application's own code: its fault must not leave a run open
-            _log_failure(run, error)
-            reason = ("error", f"The run failed: {type(error).__name__}.", "internal")
+        except (asyncio.CancelledError, Exception) as error:
+            reason = self._reason(run, error)
         # Whatever becomes of this task, the end is written.
         await asyncio.shield(self._spawn(self._finish(run, reason)))
+
+    def _reason(self, run: LiveRun, error: BaseException) -> Reason:
+        """How a run ends that was broken off."""
+        if isinstance(error, asyncio.CancelledError):
+            return self._cancelled(run, error)
+        _log_failure(run, error)
+        if isinstance(error, PlayheadError):
+            return ("error", error_text(error), error.code)
+        # The application's own code: its fault must not leave a run open.
+        return ("error", f"The run failed: {type(error).__name__}.", "internal")
 
     async def _carry_out(self, run: LiveRun) -> AgentRunResult:
         port = run.port = run.port or self._port(run)
@@ -191,20 +215,20 @@ class Lines:
         return result
 
     def _port(self, run: LiveRun) -> StoredPort:
+        return StoredPort(self._ledger, run.row, self.feed(run.thread), **self._port_options(run))
+
+    def _port_options(self, run: LiveRun) -> dict[str, Any]:
         limits = self._limits
-        return StoredPort(
-            self._ledger,
-            run.row,
-            self.feed(run.thread),
-            turns=limits.window,
-            tokens=limits.window_tokens,
-            held=self._recent.pop(run.thread, ()),
-            compactor=self._compactor,
-            flush_seconds=limits.flush_seconds,
-            pend=lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),
-            steer=lambda step: self._absorb(run, step),
-            cancel=run.cancel,
-        )
+        return {
+            "turns": limits.window,
+            "tokens": limits.window_tokens,
+            "held": self._recent.pop(run.thread, ()),
+            "compactor": self._compactor,
+            "flush_seconds": limits.flush_seconds,
+            "pend": lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),
+            "steer": lambda step: self._absorb(run, step),
+            "cancel": run.cancel,
+        }
 
     async def _absorb(self, active: LiveRun, step: int) -> Sequence[UserMessage]:
         """Give the messages that came to steer a run to it."""
@@ -245,7 +269,7 @@ class Lines:
         if not run.result.done():
             self._settle(run, result)
 
-    async def _write_end(self, run: LiveRun, result: AgentRunResult) -> None:
+    async def _write_end(self, run: LiveRun, result: AgentRunResult, *, unbegun: bool = False) -> None:
         events, said, port = opening_events(run.row), list[Said](), run.port
         journal = Journal(self._ledger, run.row, self.feed(run.thread), 0) if port is None else port.journal
         if run.task is None and not self.closed:
@@ -253,6 +277,8 @@ class Lines:
         elif run.task is None and run.row.message is not None:
             said = [(run.row.message, 0)]
         more: dict[str, Any] = {"state": "ended", "finish_reason": result.finish_reason}
+        if unbegun:
+            more["unbegun"] = True
         await journal.write([*events, ("end", end_event(run.row, result))], said, **more)
 
     def _settle(self, run: LiveRun, result: AgentRunResult) -> None:

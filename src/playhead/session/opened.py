@@ -8,14 +8,15 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from playhead.encode import scrub
-from playhead.events import RunEnd, RunPaused
+from playhead.errors import ConfigError
+from playhead.events import RunEnd, RunPaused, StepEnd
 from playhead.ids import new_id, now_ms
 from playhead.loop import AgentLoop
 from playhead.session.callnotes import CallNotes
 from playhead.session.feed import Cursor, follow
 from playhead.session.lines import Limits, Lines
 from playhead.session.opening import Books
-from playhead.session.owner import is_over, this_process
+from playhead.session.owner import DURABLE, is_over, this_process
 from playhead.session.runs import INTERRUPTED, LiveRun, result_of
 from playhead.session.shown import LAST, Shown
 from playhead.session.watch import POLL, POLL_BESIDE_NEWS, Watcher
@@ -38,17 +39,26 @@ from playhead.types import AgentContext, AgentRunResult, UserMessage
 class Opened:
     """What there is once the database is open."""
 
-    def __init__(self, books: Books, loop: AgentLoop, limits: Limits) -> None:
+    def __init__(self, books: Books, loop: AgentLoop, limits: Limits, durable: bool = False) -> None:
         self.books = books
         self.ledger: Ledger = books.ledger
-        self.lines = Lines(loop, books.ledger, limits)
+        # Two of them may be in one process.
+        process = this_process(new_id())
+        self._owner = DURABLE if durable else process
+        self.lines = (
+            _durable_lines(books, loop, limits, process) if durable else Lines(loop, books.ledger, limits)
+        )
         self._notes = CallNotes(books.calls)
         self.lines.around(self._notes.watch)
-        # Two of them may be in one process.
-        self._owner = this_process(new_id())
         self._accepting: dict[str, tuple[Thread, asyncio.Task[LiveRun | RunRow]]] = {}
         period = POLL if books.listening is None else POLL_BESIDE_NEWS
         self._watcher = Watcher(books.ledger.events, self.lines.feeds, period) if books.shared else None
+
+    async def start(self, *, works: bool = True) -> None:
+        """Begin with what is there: runs whose process is gone are ended, or gone on with."""
+        for row in await self.ledger.runs() if self.books.shared else ():
+            await self.settled(row)
+        await self.lines.start(works=works)
 
     async def aclose(self) -> None:
         """Stop every run and let go of the database."""
@@ -60,7 +70,7 @@ class Opened:
             await self._watcher.aclose()
         if self.books.listening is not None:
             await self.books.listening.aclose()
-        if self.books.database is not None:
+        if self.books.database is not None and self.books.closes:
             await self.books.database.aclose()
 
     def _watch(self) -> None:
@@ -106,12 +116,12 @@ class Opened:
             if opening is None:
                 accepted = await self.ledger.accept(row, replaces=replaces)
             else:
-                accepted, recorded = await self.ledger.begin(opening, replaces=replaces)
+                enlist = self.lines.enlist(run)
+                accepted, recorded = await self.ledger.begin(opening, replaces=replaces, enlist=enlist)
                 if recorded is not None and run.port is not None:
                     run.port.opened(opening, recorded)
             if accepted.run_id == row.run_id:
-                self.lines.add(run)
-                return run
+                return self.lines.add(run)
         finally:
             self._accepting.pop(row.run_id, None)
             if opening is not None:
@@ -155,7 +165,7 @@ class Opened:
         """Has a run ended? One whose process is surely gone is ended here."""
         if row.state not in OPEN:
             return True
-        if row.run_id in self.lines.runs or row.run_id in self._accepting:
+        if row.owner == DURABLE or row.run_id in self.lines.runs or row.run_id in self._accepting:
             return False
         if row.owner != self._owner and not is_over(row.owner):
             return False
@@ -235,13 +245,30 @@ class Opened:
         """The result of a run that has ended, as far as it was kept; of another process's, once it has."""
         cursor = Cursor(max(row.first_seq - 1, 0))
         async with aclosing(self.follow(thread_of(row), cursor, row.run_id)) as following:
-            last = [shown async for shown in following if shown.type in LAST]
+            told = [shown async for shown in following if shown.type in ("step_end", *LAST)]
+        outcome = await self.lines.outcome(row.run_id)
+        if outcome is not None:
+            return outcome
         rows = await self.ledger.turns.turn(row.turn_id, tenant_id=row.tenant_id)
         mine = [found for found in rows if found.thread_id == row.thread_id]
-        end = last[0].event if last else None
+        end = told[-1].event if told else None
         if isinstance(end, RunEnd | RunPaused):
-            return replace(end.result, messages=tuple(found.message for found in mine))
+            steps = tuple(event.result for one in told if isinstance(event := one.event, StepEnd))
+            return replace(end.result, steps=steps, messages=tuple(found.message for found in mine))
         return result_of(mine)
+
+
+def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, process: str) -> Lines:
+    if books.database is None:
+        raise ConfigError("Durable sessions need a database: give Sessions its URL, such as sqlite:///FILE.")
+    try:
+        from playhead.session.durable.lines import DurableLines
+    except ImportError as error:
+        raise ConfigError(
+            f"Durable sessions need a package that is not there ({error.name}). Install it with:"
+            " pip install 'playhead[durable]'"
+        ) from None
+    return DurableLines(loop, limits, books.database, process)
 
 
 def _begins(row: TurnRow) -> bool:

@@ -24,7 +24,7 @@ DatabaseLike: TypeAlias = "str | Database | Ledger"
 
 @dataclass(frozen=True)
 class Books:
-    """What sessions write in. `database` is there where it is theirs to close."""
+    """What sessions write in. `closes`: the database is theirs to close."""
 
     ledger: Ledger
     calls: CallLog
@@ -32,6 +32,7 @@ class Books:
     database: "Database | None" = None
     listening: "Listening | None" = None
     shared: bool = False
+    closes: bool = False
 
 
 class SharedBreakers:
@@ -73,6 +74,6 @@ async def open_books(database: "DatabaseLike | None", keep_runs: int, keep_for: 
     opened = await open_database(database) if isinstance(database, str) else database
     assert isinstance(opened, Database)
     listening = Listening(opened.url) if opened.dialect == "postgresql" else None
-    own = opened if isinstance(database, str) else None
+    own = isinstance(database, str)
     breakers = SQLBreakerStore(opened, BreakerState, CLOSED)
-    return Books(SQLLedger(opened), SQLCallLog(opened), breakers, own, listening, True)
+    return Books(SQLLedger(opened), SQLCallLog(opened), breakers, opened, listening, True, own)

@@ -8,6 +8,9 @@ import os
 import socket
 from pathlib import Path
 
+DURABLE = "durable"
+"""The owner of a run that any process may carry out."""
+
 
 def this_process(part: str) -> str:
     """Return a name for a part of this process that no other has, now or later."""

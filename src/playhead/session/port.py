@@ -45,6 +45,7 @@ class StoredPort(PlainPort):
         flush_seconds: how long a text may be shown and not be written.
         pend: what is to be kept of the calls that the run leaves waiting.
         steer: returns messages that came in for this run before a step, and are written as its own.
+        journal: what writes, where it is not to be a plain one.
         cancel: as `PlainPort` takes it.
     """
 
@@ -62,11 +63,12 @@ class StoredPort(PlainPort):
         pend: Pend | None = None,
         steer: Steer | None = None,
         cancel: asyncio.Event | None = None,
+        journal: Journal | None = None,
     ) -> None:
         plain = {"cancel": cancel, "answers": run.answers, "turn_id": run.turn_id, "run_id": run.run_id}
         super().__init__((), **plain)  # type: ignore[arg-type]  # named as they are
         self.quiet = False
-        self.journal = Journal(ledger, run, feed, flush_seconds)
+        self.journal = journal or Journal(ledger, run, feed, flush_seconds)
         self.delta = self.journal.live
         self.steps: list[AgentStep] = []
         self._ledger = ledger
@@ -82,6 +84,11 @@ class StoredPort(PlainPort):
         self._start: TurnRow | None = None
         self._begun = False
         self._closed = False
+
+    @property
+    def begun(self) -> bool:
+        """Is it written that the run began?"""
+        return self._begun
 
     @property
     def written(self) -> Sequence[ChatMessage]:

@@ -11,7 +11,7 @@ from playhead.events import RunEnd
 from playhead.ids import now_ms
 from playhead.session.port import StoredPort
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import RunRow, Thread, coded, thread_of
+from playhead.storage.ledger import Enlist, RunRow, Thread, coded, thread_of
 from playhead.types import AgentRunResult, AssistantMessage, ContentPart, FinishReason, UserMessage
 
 Said: TypeAlias = str | Sequence[ContentPart] | UserMessage
@@ -53,6 +53,9 @@ class LiveRun:
         self.placed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.absorbing: asyncio.Future[Sequence[UserMessage]] | None = None
         self.absorbed_by: LiveRun | None = None
+        self.enlist: Enlist | None = None
+        # Another process goes on with it.
+        self.lost = False
 
     @property
     def run_id(self) -> str:

@@ -6,11 +6,9 @@ it. It ends with exactly one last event, also when the application's own code fa
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from playhead.errors import ConfigError
@@ -25,10 +23,10 @@ from playhead.session.lines import Limits
 from playhead.session.opened import Opened, named
 from playhead.session.opening import Books, DatabaseLike, SharedBreakers, open_books
 from playhead.session.runs import LiveRun, RunHandle, Said, handle_of, user_message
-from playhead.session.shown import Shown
+from playhead.session.shown import Shown, decoded
 from playhead.storage.base import DEFAULT_TURNS
 from playhead.storage.calls import CallLog
-from playhead.storage.ledger import OPEN, PendingCall, Policy, RunRow, Thread, coded, conflict, thread_of
+from playhead.storage.ledger import PendingCall, Policy, RunRow, Thread, coded, thread_of
 from playhead.tools.aside import check_aside
 from playhead.types import AgentRunResult, ChatMessage, UserMessage
 
@@ -54,6 +52,10 @@ class Sessions:
         stop_timeout: how many seconds a run may take to end once it was stopped.
         flush_seconds: how long a text may be shown and not be written.
         approval_seconds: for how long an answer to a call that waits is taken.
+        durable: runs survive the death of this process: another one on the same database, or the next one,
+            goes on with them (`docs/durable.md`). Needs a database and the extra `durable`; a process has
+            one such `Sessions`.
+        works: durable runs are carried out here; without it they are only accepted and shown.
 
     A `tenant` is part of a thread's name, and of who may ask for a run: what is another tenant's is
     unknown. A `message_id` makes sending a message again harmless: the run is the same one.
@@ -77,6 +79,8 @@ class Sessions:
         stop_timeout: float = 3.0,
         flush_seconds: float = 0.5,
         approval_seconds: float = 86_400.0,
+        durable: bool = False,
+        works: bool = True,
     ) -> None:
         if window_tokens is not None and window_tokens < 1:
             raise ConfigError(f"Sessions: window_tokens is {window_tokens!r}; it must be 1 or more, or None.")
@@ -92,6 +96,8 @@ class Sessions:
             check_aside(loop.tools, keep_aside_above)
         self._limits = Limits(window, stop_timeout, flush_seconds, approval_seconds, *care)
         self._opening: asyncio.Task[Opened] | None = None
+        self._durable = durable
+        self._works = works
         self._closed = False
 
     async def __aenter__(self) -> "Sessions":
@@ -189,12 +195,7 @@ class Sessions:
         that has ended stays as it is. One of another process must be stopped there: `conflict`.
         """
         opened = await self._opened()
-        row = await opened.found(run_id, tenant)
-        run = opened.lines.runs.get(row.absorbed_by or row.run_id)
-        if run is not None:
-            await opened.lines.stop(run)
-        elif row.state in OPEN:
-            raise conflict(f"The run {run_id!r} is at work in another process: stop it there.")
+        await opened.lines.cancel(await opened.found(run_id, tenant))
 
     # ------------------------------------------------------------ reading
 
@@ -206,13 +207,13 @@ class Sessions:
         The last is `run_end` or `run_paused`. Each reader goes at its own pace; one that is slow gets
         neighbouring deltas as one, and closing it changes nothing for the run.
         """
-        return _decoded(self.shown(run_id, after=after, tenant=tenant))
+        return decoded(self.shown(run_id, after=after, tenant=tenant))
 
     def thread_events(
         self, thread_id: str, *, after: int | str | None = None, tenant: str | None = None
     ) -> AsyncGenerator[Event, None]:
         """The same of a thread: all its runs, one after the other, until the sessions are closed."""
-        return _decoded(self.shown_in(thread_id, after=after, tenant=tenant))
+        return decoded(self.shown_in(thread_id, after=after, tenant=tenant))
 
     async def shown(
         self, run_id: str, *, after: int | str | None = None, tenant: str | None = None
@@ -364,9 +365,14 @@ class Sessions:
         return await self._opened()
 
     async def _begin(self) -> "Opened":
-        opened = Opened(await open_books(self._database, *self._keep), self._loop, self._limits)
-        for row in await opened.ledger.runs() if opened.books.shared else ():
-            await opened.settled(row)
+        books = await open_books(self._database, *self._keep)
+        try:
+            opened = Opened(books, self._loop, self._limits, self._durable)
+            await opened.start(works=self._works)
+        except BaseException:
+            if books.database is not None and books.closes:
+                await books.database.aclose()
+            raise
         return opened
 
     async def _say(
@@ -386,13 +392,3 @@ class Sessions:
 
 def _handle(started: LiveRun | RunRow) -> RunHandle:
     return started.handle if isinstance(started, LiveRun) else handle_of(started)
-
-
-async def _decoded(all_shown: AsyncGenerator[Shown, None]) -> AsyncGenerator[Event, None]:
-    async with aclosing(all_shown):
-        async for shown in all_shown:
-            try:
-                event = shown.event
-            except msgspec.ValidationError:
-                continue  # of a later version of Playhead
-            yield event

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, Final
 
 import msgspec
@@ -123,3 +125,14 @@ def public_message(message: Any) -> Any:
             timestamp=message.timestamp,
         )
     return message
+
+
+async def decoded(all_shown: AsyncGenerator[Shown, None]) -> AsyncGenerator[Event, None]:
+    """Return events as structs, but for those that this version cannot read."""
+    async with aclosing(all_shown):
+        async for shown in all_shown:
+            try:
+                event = shown.event
+            except msgspec.ValidationError:
+                continue  # of a later version of Playhead
+            yield event

@@ -91,6 +91,24 @@ def _sqlite(url: URL, busy_timeout: float) -> Engines:
     return Engines(name, write, read)
 
 
+def guest_engine(url: URL, size: int) -> Engine:
+    """Return an engine for a library that keeps its own tables in the same database, and begins its
+    transactions by itself. https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#pysqlite-sqlite"""
+    options: dict[str, Any] = {"hide_parameters": True, "pool_size": size, "max_overflow": 0}
+    if url.drivername != "sqlite":
+        return create_engine(url, pool_pre_ping=True, **options)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT}, **options)
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = "IMMEDIATE"
+        connection.execute("PRAGMA foreign_keys = ON")
+        # What is lost with the power is only that something was done, and it is then done again.
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    return engine
+
+
 def _prepare(engine: Engine, begin: str) -> None:
     @event.listens_for(engine, "connect")
     def _connected(connection: sqlite3.Connection, _: object) -> None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from sqlalchemy import URL, Connection, Dialect
+from sqlalchemy import URL, Connection, Dialect, Engine
 
 from playhead.errors import StoreError
-from playhead.storage.connect import BUSY_TIMEOUT, Engines, connect_engines
+from playhead.storage.connect import BUSY_TIMEOUT, Engines, connect_engines, guest_engine
 from playhead.storage.failures import concerns_all, is_locked, may_try_again, store_error
 from playhead.storage.migrations import migrate
 
@@ -86,6 +86,10 @@ class Database:
     def url(self) -> URL:
         """Where it is."""
         return self._engines.write.url
+
+    def another_engine(self, size: int) -> Engine:
+        """An engine for a library that has its tables in the same database; the caller disposes of it."""
+        return guest_engine(self.url, size)
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on a reader's thread and return its value. Raises `StoreError`.

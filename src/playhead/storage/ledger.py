@@ -2,8 +2,8 @@
 because a message, the event that shows it and the state of its run are written in one transaction.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,11 @@ Policy: TypeAlias = Literal["queue", "steer", "interrupt"]
 PendingKind: TypeAlias = Literal["approval", "client"]
 
 OPEN: tuple[RunState, ...] = ("queued", "running")
+Also: TypeAlias = Callable[[Any], None]
+"""What else is written in a transaction, by whoever carries out the run: a function of its connection."""
+Enlist: TypeAlias = Callable[[Any, bool], None]
+"""The same for a run that is accepted. The second value says whether it begins at once: no other run of
+its thread is open."""
 DEFAULT_PAGE = 500
 
 
@@ -110,6 +115,8 @@ class Entry(msgspec.Struct, frozen=True):
         state: what the run is from now on; None to leave it as it is.
         pending: calls that it leaves waiting.
         again: some of it may have been written before; what is there stays as it is.
+        unbegun: nothing is written, with `conflict`, unless the run still waits for its turn.
+        also: written before it, and nothing of it is where that raises.
     """
 
     run: RunRow
@@ -119,6 +126,8 @@ class Entry(msgspec.Struct, frozen=True):
     finish_reason: FinishReason | None = None
     pending: Sequence[PendingCall] = ()
     again: bool = False
+    unbegun: bool = False
+    also: Sequence[Also] = ()
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -175,8 +184,14 @@ class Ledger(Protocol):
         """
         ...
 
-    async def begin(self, opening: Entry, *, replaces: int | None = None) -> tuple[RunRow, Recorded | None]:
-        """Accept a run and write how it begins, at once; None where it was not accepted again."""
+    async def begin(
+        self, opening: Entry, *, replaces: int | None = None, enlist: Enlist | None = None
+    ) -> tuple[RunRow, Recorded | None]:
+        """Accept a run and write how it begins, at once; None where it was not accepted again.
+
+        With `enlist`, how it begins is written only where no other run of the thread is open: None, and
+        the run waits, where one is.
+        """
         ...
 
     async def record(self, entry: Entry) -> Recorded:

@@ -14,6 +14,7 @@ from playhead.storage.ledger import (
     DEFAULT_PAGE,
     OPEN,
     SPOKEN_SINCE,
+    Enlist,
     Entry,
     EventPage,
     EventRow,
@@ -127,7 +128,9 @@ class MemoryLedger:
         self._runs[run.tenant_id, run.run_id] = run
         return run
 
-    async def begin(self, opening: Entry, *, replaces: int | None = None) -> tuple[RunRow, Recorded | None]:
+    async def begin(
+        self, opening: Entry, *, replaces: int | None = None, enlist: Enlist | None = None
+    ) -> tuple[RunRow, Recorded | None]:
         """See `Ledger.begin`."""
         accepted = await self.accept(opening.run, replaces=replaces)
         if accepted.run_id != opening.run.run_id:

@@ -209,6 +209,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         """,
         "CREATE INDEX agent_results_age ON agent_results (created_at)",
     ),
+    ("ALTER TABLE agent_runs ADD COLUMN stopping INTEGER NOT NULL DEFAULT 0",),
 )
 
 _IDS = {

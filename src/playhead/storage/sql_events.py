@@ -14,7 +14,7 @@ CHANNEL = "playhead_events"
 
 _events = agent_events.c
 _threads = agent_threads.c
-_NOTIFY = select(func.pg_notify(CHANNEL, bindparam("thread_key")))
+NOTIFY = select(func.pg_notify(CHANNEL, bindparam("thread_key")))
 _KEYS = select(_events.event_key, _events.seq).where(
     _events.run_key == bindparam("of_run"), _events.event_key.in_(bindparam("keys", expanding=True))
 )
@@ -95,7 +95,7 @@ class SQLEventLog:
         ]
         self._insert.run_all(connection, rows)
         if self._database.dialect == "postgresql":
-            connection.execute(_NOTIFY, {"thread_key": thread_key})
+            connection.execute(NOTIFY, {"thread_key": thread_key})
 
     def there(self, connection: Connection, run_key: str, keys: Sequence[str]) -> Mapping[str, int]:
         """Which of these keys the run has events of, and their `seq`."""

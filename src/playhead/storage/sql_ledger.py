@@ -13,6 +13,7 @@ from playhead.storage.ledger import (
     AT_WORK,
     OPEN,
     SPOKEN_SINCE,
+    Enlist,
     Entry,
     NewEvent,
     PendingCall,
@@ -75,6 +76,7 @@ _BEGIN = (
     .where(_runs.run_key == bindparam("of_run"), _IS_OPEN)
     .values(state="running", first_seq=bindparam("first"))
 )
+_WITHDRAW = _SET_STATE.where(_runs.state == "queued")
 _ABSORB = (
     update(agent_runs)
     .where(_runs.run_key == bindparam("of_run"), _runs.state == "queued")
@@ -145,6 +147,7 @@ class SQLLedger:
         )
         self._accept = Prepared(database, accept, [column.key for column in _runs if column.key != "row_id"])
         self._begin, self._set_state = Prepared(database, _BEGIN), Prepared(database, _SET_STATE)
+        self._withdraw = Prepared(database, _WITHDRAW)
         self._wait = upsert(agent_pending).on_conflict_do_nothing()
 
     async def accept(self, run: RunRow, *, replaces: int | None = None) -> RunRow:
@@ -158,7 +161,9 @@ class SQLLedger:
 
         return await self._database.write(work, order=thread["thread_key"])
 
-    async def begin(self, opening: Entry, *, replaces: int | None = None) -> tuple[RunRow, Recorded | None]:
+    async def begin(
+        self, opening: Entry, *, replaces: int | None = None, enlist: Enlist | None = None
+    ) -> tuple[RunRow, Recorded | None]:
         """See `Ledger.begin`."""
         run, written = opening.run, _Written(opening)
         columns = run_columns(run)
@@ -168,8 +173,12 @@ class SQLLedger:
             # It is written as the run that it becomes: to change it afterwards would cost as much again.
             first = last - len(opening.events) + 1
             begun = {**columns, "state": opening.state, "first_seq": first}
-            accepted = self._take_run(connection, run, begun, replaces)
-            if accepted is not run:
+            others = {"of_thread": columns["thread_key"], "of_run": columns["run_key"]}
+            free = enlist is None or connection.execute(_AT_WORK, others).first() is None
+            accepted = self._take_run(connection, run, begun if free else columns, replaces)
+            if enlist is not None and accepted is run:
+                enlist(connection, free)
+            if accepted is not run or not free:
                 back = {name: -count for name, count in written.counts.items()}
                 self.turns.count(connection, written.thread, **back)
                 return accepted, None
@@ -182,6 +191,8 @@ class SQLLedger:
         written = _Written(entry)
 
         def work(connection: Connection) -> Recorded:
+            for also in entry.also:
+                also(connection)
             events = entry.events
             there: Mapping[str, int] = {}
             if entry.again and events:
@@ -351,7 +362,8 @@ class SQLLedger:
             done = self._begin.changed(connection, {"of_run": run_key, "first": first})
         else:
             values = {"of_run": run_key, "new_state": entry.state, "reason": entry.finish_reason}
-            done = self._set_state.changed(connection, {**values, "new_ended_at": now_ms()})
+            statement = self._withdraw if entry.unbegun else self._set_state
+            done = statement.changed(connection, {**values, "new_ended_at": now_ms()})
         if not done:
             raise conflict(over(entry.run))
 

@@ -47,7 +47,7 @@ def run_columns(run: RunRow) -> dict[str, Any]:
         "state": run.state,
         "policy": run.policy,
         "message": None if message is None else _readable("message", message_bytes(message).decode()),
-        "answers": _readable("answers", _json(run.answers)) if run.answers else None,
+        "answers": _readable("answers", as_json(run.answers)) if run.answers else None,
         "context": None if run.context is None else _context(run.context),
         "owner": run.owner,
         "absorbed_by": run.absorbed_by,
@@ -55,6 +55,7 @@ def run_columns(run: RunRow) -> dict[str, Any]:
         "finish_reason": run.finish_reason,
         "created_at": run.created_at,
         "ended_at": None,
+        "stopping": 0,
     }
 
 
@@ -78,7 +79,7 @@ def pending_columns(run: RunRow, call: PendingCall, place: int) -> dict[str, Any
         "turn_key": key_of(run.tenant_id, run.turn_id),
         "call_key": key_of(call.call.id),
         "thread_key": key_of(run.tenant_id, run.thread_id),
-        "call": _json(call.call),
+        "call": as_json(call.call),
         "kind": call.kind,
         "args_hash": call.args_hash,
         "expires_at": call.expires_at,
@@ -92,7 +93,8 @@ def read_pending(row: Any) -> PendingCall:
     return PendingCall(**{**columns, "call": _call(columns["call"])})
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """Return any value of ours as JSON; what JSON cannot hold is replaced, as in the result of a tool."""
     try:
         return _encode(value).decode()
     except (UnicodeEncodeError, RecursionError, msgspec.MsgspecError):
@@ -108,7 +110,7 @@ def _readable(name: str, data: str) -> str:
 
 
 def _context(context: AgentContext) -> str | None:
-    data = _json(context)
+    data = as_json(context)
     try:
         return _readable("context", data)
     except StoreError as error:

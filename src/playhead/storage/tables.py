@@ -78,7 +78,8 @@ agent_turns = Table(
 )
 
 # One row for each message that a run begins with, or answers to calls that a run left waiting. The
-# order of a thread's runs is that of `row_id`. `message`, `answers` and `context` are JSON.
+# order of a thread's runs is that of `row_id`. `message`, `answers` and `context` are JSON. A run that
+# somebody asked to end, wherever it is at work, is `stopping`.
 agent_runs = Table(
     "agent_runs",
     metadata,
@@ -101,6 +102,7 @@ agent_runs = Table(
     Column("finish_reason", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
+    Column("stopping", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("run_key", name="agent_runs_run"),
     UniqueConstraint("thread_key", "message_key", name="agent_runs_once"),
     Index("agent_runs_thread", "thread_key", "row_id"),

@@ -1,0 +1,155 @@
+"""The port of a run that another process can go on with: each effect is recorded, and replayed from there."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from playhead.events import Attempt
+from playhead.ids import new_id, now_ms
+from playhead.port import Effect, ModelReply, OutcomeUnknown
+from playhead.session.durable.engine import DurableEngine
+from playhead.session.durable.records import Claim, Step
+from playhead.session.feed import Feed
+from playhead.session.journal import Journal
+from playhead.session.port import StoredPort
+from playhead.storage.ledger import Entry, Ledger, RunRow, coded
+from playhead.storage.sql_runs import as_json
+
+T = TypeVar("T")
+CUT = "The process that asked ended before the answer did: the model is asked again."
+
+
+class DurablePort(StoredPort):
+    """A `StoredPort` whose steps are recorded with what they say, in the same transaction.
+
+    A step is recorded at the latest before the next one begins, and every write is refused once another
+    execution has the run. What has no record is done again, but for a `once`: it begins only where the
+    model step that asked for it was made by this same attempt. Otherwise it may have begun before the
+    crash, and its outcome is unknown.
+
+    Args:
+        engine: keeps the steps.
+        claim: the right to the run, with the steps so far.
+        resumed: another attempt may have begun.
+        more: as `StoredPort` takes it.
+    """
+
+    def __init__(
+        self,
+        engine: DurableEngine,
+        claim: Claim,
+        ledger: Ledger,
+        run: RunRow,
+        feed: Feed,
+        *,
+        resumed: bool,
+        **more: Any,
+    ) -> None:
+        # The engine waits for a database that is away without end, and so do its runs.
+        journal = Journal(
+            ledger,
+            run,
+            feed,
+            more["flush_seconds"],
+            patience=math.inf,
+            resumed=resumed,
+            guard=lambda steps: engine.write(claim, steps),
+        )
+        super().__init__(ledger, run, feed, journal=journal, **more)
+        self.claim = claim
+        self.taken_in: set[str] = set()
+        self._engine = engine
+        self._resumed = resumed
+        self._by = new_id()
+        self._place = 0
+        self._known = max(claim.steps, default=-1) + 1
+        self._asked_by: dict[str, str] = {}
+        self._leaving = False
+        self._voided = not resumed
+
+    def leave(self) -> None:
+        """Begin no further effect: somebody else shall go on."""
+        self._leaving = True
+
+    def opening(self) -> Entry:
+        """See `StoredPort.opening`."""
+        return replace(super().opening(), also=(self._engine.write(self.claim, ()),))
+
+    def stopping(self) -> bool:
+        """Steps that were made before a stop are replayed first: what they said is written already."""
+        return self._place >= self._known and super().stopping()
+
+    def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """See `Port.step`. Raises `StoreError`, `version`, where another step was recorded at its place."""
+        place = self._place
+        self._place += 1
+        found = self.claim.steps.get(place)
+        if found is not None:
+            return _value(self._replayed(found, name, type))
+
+        async def begun() -> T:
+            if self._leaving:
+                raise asyncio.CancelledError
+            self._void(name)
+            return await fn()
+
+        effect = super().step(name, type, begun)
+
+        async def recorded() -> T:
+            value = await effect
+            step = Step(name, self._by, msgspec.Raw(as_json(value).encode()))
+            self._took(step, value)
+            self.journal.note((place, step))
+            return value
+
+        return Effect(recorded)
+
+    def once(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T | OutcomeUnknown]:
+        """See `Port.once`."""
+        if self._place in self.claim.steps or self._is_first(name):
+            return self.step(name, type, fn)
+        self._place += 1
+        return _value(OutcomeUnknown())
+
+    def _is_first(self, name: str) -> bool:
+        index = name.partition("/")[0]
+        return not self._resumed if index == "0" else self._asked_by.get(index) == self._by
+
+    def _replayed(self, found: Step, name: str, type: type[T]) -> T:
+        if found.name != name:
+            raise coded(
+                "version",
+                f"The run was begun by another version of the program: its step {found.name!r} is {name!r} in"
+                " this one. Send the message anew.",
+            )
+        try:
+            value = msgspec.json.decode(found.value, type=type)
+        except msgspec.MsgspecError as error:
+            raise coded("version", f"The step {name!r} was recorded in another form: {error}.") from None
+        self._took(found, value)
+        return value
+
+    def _took(self, step: Step, value: Any) -> None:
+        if isinstance(value, ModelReply):
+            self._asked_by[step.name.partition("/")[0]] = step.by
+            self.taken_in.update(message.id for message in value.steer)
+
+    def _void(self, name: str) -> None:
+        """Tell that a model call is made again: the first that has no record is the one that was cut."""
+        if self._voided or not name.endswith("/model"):
+            return
+        self._voided = True
+        index = int(name.partition("/")[0])
+        stamp: dict[str, Any] = {"run_id": self.run_id, "step": index, "at": now_ms()}
+        self.journal.void(Attempt(number=max(self.claim.attempts, 2), reason=CUT, **stamp))
+
+
+def _value(value: T) -> Awaitable[T]:
+    async def known() -> T:
+        return value
+
+    return Effect(known)

@@ -1,0 +1,142 @@
+"""Our own statements on the engine's tables, and what a run has recorded there.
+
+https://docs.dbos.dev/explanations/system-tables
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, bindparam, column, func, select, table, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from playhead.ids import now_ms
+from playhead.storage.engine import Database
+from playhead.storage.prepared import Prepared
+
+NAME = "playhead"
+SCHEMA = "playhead_dbos"
+QUEUE = "playhead_runs"
+SERIALIZER = "playhead_json"
+# The order of a run's steps. When `tests/session/test_step_order.py` fails, raise the number.
+VERSION = "loop-1"
+_DELETE_TOGETHER = 1_000
+
+
+class Step(msgspec.Struct, frozen=True, rename="camel"):
+    """A step of a run as it was recorded: `by` which attempt at the run, and its value in JSON."""
+
+    name: str
+    by: str
+    value: msgspec.Raw
+
+
+class _Output(msgspec.Struct, frozen=True):
+    by: str
+    value: msgspec.Raw
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right of one execution to go on with a run.
+
+    Attributes:
+        token: what the engine gave to this execution and to no other.
+        attempts: executions so far, with this one.
+        steps: what was recorded before, each with its place among the run's steps.
+    """
+
+    run_id: str
+    token: str
+    attempts: int = 1
+    steps: Mapping[int, Step] = field(default_factory=dict)
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Output).decode
+
+
+def step_columns(run_id: str, place: int, step: Step) -> dict[str, Any]:
+    """Return the columns of a step at its place in its run."""
+    now = now_ms()
+    return {
+        "workflow_uuid": run_id,
+        "function_id": place,
+        "function_name": step.name,
+        "output": _encode(_Output(step.by, step.value)).decode(),
+        "serialization": SERIALIZER,
+        "application_name": NAME,
+        "started_at_epoch_ms": now,
+        "completed_at_epoch_ms": now,
+        "retention_timestamp": now,
+    }
+
+
+class Records:
+    """Our own statements on the engine's tables."""
+
+    def __init__(self, database: Database) -> None:
+        schema = None if database.dialect == "sqlite" else SCHEMA
+        names = "workflow_uuid status executor_id owner_xid queue_name recovery_attempts application_version"
+        more = "started_at_epoch_ms created_at updated_at completed_at"
+        flows = table("workflow_status", *map(column, f"{names} {more}".split()), schema=schema)
+        columns = list(step_columns("", 0, Step("", "", msgspec.Raw(b"null"))))
+        outputs = table("operation_outputs", *map(column, columns), schema=schema)
+        f, o = flows.c, outputs.c
+        mine = (f.workflow_uuid == bindparam("of_run"), f.owner_xid == bindparam("token"))
+        own = update(flows).where(*mine, f.status == "PENDING").values(owner_xid=bindparam("token"))
+        upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
+        # Whether a commit that failed was made is not always known: then it is there already.
+        step = upsert(outputs).on_conflict_do_nothing()
+        at_work = (f.queue_name == QUEUE, f.status == "PENDING")
+        self.own = Prepared(database, own)
+        self.step = Prepared(database, step, columns)
+        self.attempts = select(f.recovery_attempts).where(f.workflow_uuid == bindparam("of_run"))
+        self.steps = (
+            select(o.function_id, o.function_name, o.output)
+            .where(o.workflow_uuid == bindparam("of_run"))
+            .order_by(o.function_id)
+        )
+        self.waits = select(f.workflow_uuid).where(f.queue_name == QUEUE, f.status == "ENQUEUED").limit(1)
+        self.executors = select(f.executor_id).where(*at_work).distinct()
+        self.recover = (
+            update(flows)
+            .where(*at_work, f.executor_id == bindparam("of_executor"))
+            .values(
+                status="ENQUEUED",
+                owner_xid=None,
+                started_at_epoch_ms=None,
+                application_version=VERSION,
+                recovery_attempts=f.recovery_attempts - bindparam("less"),
+            )
+        )
+        self.adopt = (
+            update(flows)
+            .where(f.queue_name == QUEUE, f.status == "ENQUEUED", f.application_version != VERSION)
+            .values(application_version=VERSION)
+        )
+        self.open_runs = (
+            select(f.workflow_uuid, f.status, f.executor_id, func.coalesce(f.recovery_attempts, 0))
+            .where(f.queue_name == QUEUE, f.status.in_(("PENDING", "ENQUEUED")))
+            .order_by(f.created_at, f.workflow_uuid)
+        )
+        self.ended = (
+            select(f.workflow_uuid)
+            .where(
+                f.queue_name == QUEUE,
+                f.status.in_(("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")),
+                f.completed_at < bindparam("before"),
+            )
+            .limit(_DELETE_TOGETHER)
+        )
+
+    def read_claim(self, connection: Connection, run_id: str, token: str) -> Claim:
+        """Return the claim of an execution, with what it goes on from."""
+        of_run = {"of_run": run_id}
+        attempts = connection.execute(self.attempts, of_run).scalar() or 1
+        steps = {}
+        for place, name, output in connection.execute(self.steps, of_run):
+            found = _decode(output)
+            steps[place] = Step(name, found.by, found.value)
+        return Claim(run_id, token, attempts, steps)
