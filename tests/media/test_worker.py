@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from playhead.media.messages import Job
 from playhead.media.types import EngineSpec
 from playhead.media.worker import Transcriber
 from tests.media import build
+from tests.support.until import until
 
 pytestmark = pytest.mark.anyio
 
@@ -48,13 +49,6 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
-
-
-async def until(condition: Callable[[], object], within: float = 10.0) -> None:
-    """Look every moment: another process tells nobody when it changes."""
-    async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def test_one_process_serves_many_jobs(transcriber: Transcriber) -> None:

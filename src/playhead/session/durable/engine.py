@@ -23,12 +23,12 @@ from playhead.errors import ConfigError, StoreError
 from playhead.session.durable.records import (
     NAME,
     QUEUE,
-    SCHEMA,
     SERIALIZER,
     VERSION,
     Claim,
     Records,
     Step,
+    schema_of,
     step_columns,
 )
 from playhead.storage.engine import Database
@@ -111,7 +111,7 @@ class DurableEngine:
         self._kicking: asyncio.Task[None] | None = None
         self._again = False
         self._statuses: dict[str, Any] = {}
-        self._sql = Records(database)
+        self._sql: Records = None  # type: ignore[assignment]  # `start` makes it
 
     async def start(self, *, works: bool = True) -> None:
         """Open the engine; with `works` it takes runs from the queue.
@@ -129,13 +129,15 @@ class DurableEngine:
         _current = self
         _quiet()
         try:
+            schema = await schema_of(self._database)
+            self._sql = Records(self._database, schema)
             self._engine = self._database.another_engine(10)
             self._dbos = DBOS(
                 config={
                     "name": NAME,
                     "system_database_url": self._database.url.render_as_string(hide_password=False),
                     "system_database_engine": self._engine,
-                    "dbos_system_schema": SCHEMA,
+                    "dbos_system_schema": schema or NAME,
                     "executor_id": self.executor,
                     "application_version": VERSION,
                     "serializer": _JSON,

@@ -16,7 +16,6 @@ from playhead.storage.engine import Database
 from playhead.storage.prepared import Prepared
 
 NAME = "playhead"
-SCHEMA = "playhead_dbos"
 QUEUE = "playhead_runs"
 SERIALIZER = "playhead_json"
 # The order of a run's steps. When `tests/session/test_step_order.py` fails, raise the number.
@@ -73,11 +72,23 @@ def step_columns(run_id: str, place: int, step: Step) -> dict[str, Any]:
     }
 
 
-class Records:
-    """Our own statements on the engine's tables."""
+async def schema_of(database: Database) -> str | None:
+    """Return the name of the engine's schema beside that of our own tables; None for a SQLite file."""
+    if database.dialect == "sqlite":
+        return None
+    query = select(func.current_schema())
+    ours = await database.read(lambda connection: connection.execute(query).scalar())
+    return "playhead_dbos" if ours in (None, "public") else f"{ours}_dbos"
 
-    def __init__(self, database: Database) -> None:
-        schema = None if database.dialect == "sqlite" else SCHEMA
+
+class Records:
+    """Our own statements on the engine's tables.
+
+    Args:
+        schema: where they are, of a Postgres.
+    """
+
+    def __init__(self, database: Database, schema: str | None) -> None:
         names = "workflow_uuid status executor_id owner_xid queue_name recovery_attempts application_version"
         more = "started_at_epoch_ms created_at updated_at completed_at"
         flows = table("workflow_status", *map(column, f"{names} {more}".split()), schema=schema)
