@@ -98,20 +98,37 @@ def demo(video: Path | None, once: bool, port: int | None) -> int:
 @_playhead.command(short_help="Serve the page and the HTTP API.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", type=_PORT, default=8765, show_default=True, help="0 for any that is free.")
+@click.option("--work/--no-work", default=True, help="Carry out runs here, or leave them to workers.")
 @_debug_option
-def serve(host: str, port: int) -> int:
+def serve(host: str, port: int, work: bool) -> int:
     """Serve the page and the HTTP API until Ctrl-C.
 
     \b
     Example:
       playhead serve --port 8000
 
-    It starts without any LLM_*; calls of a model then say what is missing.
+    It starts without any LLM_*; calls of a model then say what is missing. What it was asked goes on
+    after a crash or a restart; any number of servers may share one Postgres (PLAYHEAD_DATABASE).
     """
     from playhead.cli.serve import serve
     from playhead.config import load_settings
 
-    return serve(load_settings(), host, port)
+    return serve(load_settings(), host, port, works=work)
+
+
+@_playhead.command(short_help="Carry out runs that servers accept.")
+@_debug_option
+def worker() -> int:
+    """Carry out runs on the database of PLAYHEAD_DATABASE until Ctrl-C, and serve nothing.
+
+    \b
+    Example:
+      PLAYHEAD_DATABASE=postgresql://USER:PASSWORD@HOST/NAME playhead worker
+    """
+    from playhead.cli.serve import work
+    from playhead.config import load_settings
+
+    return work(load_settings())
 
 
 @_playhead.command(short_help="Talk with the model in the terminal.")

@@ -15,9 +15,9 @@ from playhead.server import create_app
 from playhead.server.listen import Server, address_of, listen
 
 
-def serve(settings: Settings, host: str, port: int) -> int:
+def serve(settings: Settings, host: str, port: int, *, works: bool = True) -> int:
     """Serve until SIGINT or SIGTERM. Returns the exit code."""
-    serving = Serving(create_app(settings=settings), host, port)
+    serving = Serving(create_app(settings=settings, durable=True, works=works), host, port)
     try:
         connect_with(settings)
     except ConfigError as error:
@@ -31,6 +31,20 @@ def serve(settings: Settings, host: str, port: int) -> int:
             bridge.run(serving.wait())
         finally:
             bridge.run(serving.stop())
+    return DONE
+
+
+def work(settings: Settings) -> int:
+    """Carry out runs that others accept, until SIGINT or SIGTERM. Returns the exit code."""
+    connect_with(settings)
+    parts = create_app(settings=settings, durable=True).state.playhead
+    with Bridge() as bridge, suppress(KeyboardInterrupt):
+        try:
+            bridge.run(parts.sessions.check())
+            put(sys.stderr, "Working; Ctrl-C ends it.\n")
+            bridge.run(asyncio.Event().wait())
+        finally:
+            bridge.run(parts.stop())
     return DONE
 
 

@@ -3,7 +3,7 @@ because a message, the event that shows it and the state of its run are written 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -20,10 +20,15 @@ PendingKind: TypeAlias = Literal["approval", "client"]
 OPEN: tuple[RunState, ...] = ("queued", "running")
 Also: TypeAlias = Callable[[Any], None]
 """What else is written in a transaction, by whoever carries out the run: a function of its connection."""
-Enlist: TypeAlias = Callable[[Any, bool], None]
-"""The same for a run that is accepted. The second value says whether it begins at once: no other run of
-its thread is open."""
 DEFAULT_PAGE = 500
+
+
+class Enlist(NamedTuple):
+    """What else is written when a run is accepted: `write` is called with the connection, and with whether
+    the run begins at once, which it does with `at_once` where no other run of its thread is open."""
+
+    write: Callable[[Any, bool], None]
+    at_once: bool = True
 
 
 class Thread(msgspec.Struct, frozen=True, order=True):

@@ -174,10 +174,10 @@ class SQLLedger:
             first = last - len(opening.events) + 1
             begun = {**columns, "state": opening.state, "first_seq": first}
             others = {"of_thread": columns["thread_key"], "of_run": columns["run_key"]}
-            free = enlist is None or connection.execute(_AT_WORK, others).first() is None
+            free = enlist is None or (enlist.at_once and connection.execute(_AT_WORK, others).first() is None)
             accepted = self._take_run(connection, run, begun if free else columns, replaces)
             if enlist is not None and accepted is run:
-                enlist(connection, free)
+                enlist.write(connection, free)
             if accepted is not run or not free:
                 back = {name: -count for name, count in written.counts.items()}
                 self.turns.count(connection, written.thread, **back)

@@ -49,7 +49,7 @@ class Enlistment(NamedTuple):
     """A run on its way in: the token that it is the claim of where it begins at once, and what writes it."""
 
     token: str
-    write: Enlist
+    enlist: Enlist
 
 
 class EngineRun(msgspec.Struct, frozen=True, rename="camel"):
@@ -110,6 +110,7 @@ class DurableEngine:
         self._workflow = _registered()
         self._kicking: asyncio.Task[None] | None = None
         self._again = False
+        self._works = True
         self._statuses: dict[str, Any] = {}
         self._sql: Records = None  # type: ignore[assignment]  # `start` makes it
 
@@ -120,6 +121,8 @@ class DurableEngine:
         """
         global _current
         from dbos import _dbos
+
+        self._works = works
 
         if _current is not None or _dbos._dbos_global_instance is not None:
             raise ConfigError(
@@ -202,7 +205,7 @@ class DurableEngine:
             self._dbos._sys_db.init_workflow_with_connection(status, connection, creator_xid=token)
             self._statuses[run.run_id] = (status, token)
 
-        return Enlistment(token, work)
+        return Enlistment(token, Enlist(work, at_once=self._works))
 
     async def execute(self, run_id: str) -> None:
         """Carry out a run that was accepted to begin at once."""
@@ -216,8 +219,8 @@ class DurableEngine:
 
     def kick(self) -> None:
         """Have the queue looked at now."""
-        self._again = True
-        if self._kicking is None:
+        self._again = self._works
+        if self._works and self._kicking is None:
             self._kicking = asyncio.create_task(self._kick(), name="playhead kick")
 
     async def _kick(self) -> None:

@@ -14,8 +14,9 @@ from playhead.session.durable.records import Claim
 from playhead.session.durable.takeover import Takeover
 from playhead.session.feed import Cursor, follow
 from playhead.session.lines import Limits, Lines
+from playhead.session.owner import DURABLE
 from playhead.session.port import StoredPort
-from playhead.session.runs import CANCELLED, LiveRun, Reason
+from playhead.session.runs import CANCELLED, INTERRUPTED, LiveRun, Reason
 from playhead.storage.engine import Database
 from playhead.storage.ledger import OPEN, Enlist, Entry, RunRow, thread_of
 from playhead.storage.sql_dispatch import SQLDispatch
@@ -28,8 +29,6 @@ logger = logging.getLogger("playhead")
 MOST_ATTEMPTS = 10
 # How often runs that are at work here ask whether somebody wants them stopped, in seconds.
 _LOOK = 0.25
-# How long what is at work may take to come to its next effect when the process ends, in seconds.
-_DRAIN = 2.5
 # Whole results that are kept for who waits for them; others are made of what was recorded.
 _OUTCOMES = 256
 
@@ -51,7 +50,7 @@ class DurableLines(Lines):
         super().__init__(loop, SQLLedger(database), limits)
         self.engine = DurableEngine(database, executor, self._on_run)
         self._dispatch = SQLDispatch(database)
-        self._takeover = Takeover(self.engine, database)
+        self._takeover = Takeover(self.engine, database, self._tidy)
         self._handed: dict[str, LiveRun] = {}
         self._outcomes: OrderedDict[str, AgentRunResult] = OrderedDict()
         self._watching: asyncio.Task[None] | None = None
@@ -74,7 +73,7 @@ class DurableLines(Lines):
             return None
         self._reserved.add(run.thread)
         enlistment = self.engine.enlist(run.row)
-        run.enlist = enlistment.write
+        run.enlist = enlistment.enlist
         run.port = self._durable_port(run, Claim(run.run_id, enlistment.token), resumed=False)
         return run.port.opening()
 
@@ -255,6 +254,17 @@ class DurableLines(Lines):
             and (row.run_id in taken or (row.state == "absorbed" and row.message.id not in told))
         ]
 
+    async def _tidy(self) -> None:
+        """End runs that the engine knows nothing of any more: nobody else would."""
+        rows = await self._ledger.runs()
+        known = {run.run_id for run in await self.engine.runs()}
+        for row in rows:
+            if row.owner == DURABLE and row.run_id not in known and row.run_id not in self.runs:
+                # It may have ended between the two looks.
+                found = await self._ledger.run(row.run_id, tenant_id=row.tenant_id)
+                if found is not None and found.state in OPEN:
+                    await self.end_for_another(found, INTERRUPTED)
+
     def _watch(self) -> None:
         if self._watching is None:
             self._watching = asyncio.create_task(self._look(), name="playhead stops")
@@ -282,7 +292,7 @@ class DurableLines(Lines):
                 run.port.leave()
             results.append(run.result)
         if results:
-            await asyncio.wait(results, timeout=_DRAIN)
+            await asyncio.wait(results, timeout=self._limits.stop_timeout)
         for run in list(self.runs.values()):
             self._abandon(run)
         if self._watching is not None:

@@ -6,13 +6,17 @@ and woken, keeps it, no clock is asked, and what it writes is refused if its run
 
 import asyncio
 import logging
+import math
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from playhead.encode import error_text
 from playhead.errors import PlayheadError, StoreError
+from playhead.ids import now_ms
 from playhead.session.durable.engine import DurableEngine
 from playhead.storage.engine import Database
 
@@ -20,6 +24,10 @@ logger = logging.getLogger("playhead")
 
 # How often the locks of others are tried, in seconds.
 LOOK = 0.4
+# How often rows are swept and lost runs ended, and how long the engine's rows of an ended run are kept.
+HOUSEKEEPING = 600.0
+KEEP = 7 * 86_400.0
+_SWEEPER = "sweeper"
 
 
 class Locks(Protocol):
@@ -33,8 +41,16 @@ class Locks(Protocol):
         """Does nobody hold it?"""
         ...
 
+    async def take(self, name: str) -> bool:
+        """Take one that nobody else holds, until `give_back`. False: somebody does."""
+        ...
+
+    async def give_back(self, name: str) -> None:
+        """Let go of what was taken."""
+        ...
+
     async def aclose(self) -> None:
-        """Let go."""
+        """Let go of all."""
         ...
 
 
@@ -43,41 +59,45 @@ class FileLocks:
 
     def __init__(self, database: Path) -> None:
         self._folder = database.with_name(f"{database.name}-locks")
-        self._held: Any = None
+        self._held: dict[str, Any] = {}
 
     async def hold(self, name: str) -> None:
         """See `Locks.hold`."""
-        from filelock import FileLock
-
         self._folder.mkdir(exist_ok=True)
-        self._held = FileLock(self._file(name), is_singleton=False)
-        self._held.acquire(timeout=0)
+        if not await self.take(name):
+            raise StoreError(f"The lock {name!r} of this process is held by another.")
 
     async def is_free(self, name: str) -> bool:
         """See `Locks.is_free`. What is free is removed: nobody takes a name twice."""
-        from filelock import FileLock, Timeout
-
         file = self._file(name)
         if not file.exists():
             return True
-        lock = FileLock(file, is_singleton=False)
+        if not await self.take(name):
+            return False
+        await self.give_back(name)
+        return True
+
+    async def take(self, name: str) -> bool:
+        """See `Locks.take`."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self._file(name), is_singleton=False)
         try:
             lock.acquire(timeout=0)
         except Timeout:
             return False
-        lock.release()
-        file.unlink(missing_ok=True)
+        self._held[name] = lock
         return True
+
+    async def give_back(self, name: str) -> None:
+        """See `Locks.give_back`."""
+        self._held.pop(name).release()
+        self._file(name).unlink(missing_ok=True)
 
     async def aclose(self) -> None:
         """See `Locks.aclose`."""
-        if self._held is not None:
-            file, self._held = self._held, None
-            file.release()
-            self._file_of(file).unlink(missing_ok=True)
-
-    def _file_of(self, lock: Any) -> Path:
-        return Path(lock.lock_file)
+        for name in list(self._held):
+            await self.give_back(name)
 
     def _file(self, name: str) -> Path:
         return self._folder / f"{quote(name, safe='')}.lock"
@@ -106,16 +126,25 @@ class PostgresLocks:
 
     async def is_free(self, name: str) -> bool:
         """See `Locks.is_free`."""
+        free = await self.take(name)
+        if free:
+            await self.give_back(name)
+        return free
+
+    async def take(self, name: str) -> bool:
+        """See `Locks.take`."""
+        return bool(await self._asked("SELECT pg_try_advisory_lock(%s, hashtext(%s))", name))
+
+    async def give_back(self, name: str) -> None:
+        """See `Locks.give_back`."""
+        await self._asked("SELECT pg_advisory_unlock(%s, hashtext(%s))", name)
+
+    async def _asked(self, query: str, name: str) -> Any:
         import psycopg
 
         try:
             connection = await self._connected()
-            values = (self._CLASS, name)
-            query = "SELECT pg_try_advisory_lock(%s, hashtext(%s))"
-            (free,) = await (await connection.execute(query, values)).fetchone()
-            if free:
-                await connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", values)
-            return bool(free)
+            return (await (await connection.execute(query, (self._CLASS, name))).fetchone())[0]
         except psycopg.Error as error:
             await self._drop()
             raise StoreError(f"The locks cannot be looked at: {error_text(error)}") from error
@@ -152,10 +181,14 @@ class Takeover:
     Args:
         engine: where they are.
         database: which kind of lock there is.
+        tidy: ends what nobody else would.
     """
 
-    def __init__(self, engine: DurableEngine, database: Database) -> None:
+    def __init__(
+        self, engine: DurableEngine, database: Database, tidy: Callable[[], Awaitable[None]]
+    ) -> None:
         self._engine = engine
+        self._tidy = tidy
         is_file = database.dialect == "sqlite"
         self._locks: Locks = (
             FileLocks(Path(database.url.database or "")) if is_file else PostgresLocks(database.url)
@@ -181,12 +214,28 @@ class Takeover:
         await self._locks.aclose()
 
     async def _watch(self) -> None:
+        tidied = -math.inf
         while True:
             await asyncio.sleep(LOOK)
             try:
                 await self._take()
+                if monotonic() - tidied > HOUSEKEEPING:
+                    tidied = monotonic()
+                    await self._keep_house()
             except PlayheadError as error:
                 logger.warning("Runs of other processes cannot be looked at for now: %s", error_text(error))
+
+    async def _keep_house(self) -> None:
+        """Sweep and tidy, unless another process is at it."""
+        if not await self._locks.take(_SWEEPER):
+            return
+        try:
+            await self._tidy()
+            swept = await self._engine.sweep(now_ms() - round(KEEP * 1_000))
+            if swept:
+                logger.info("The engine's rows of %s ended runs were swept.", swept)
+        finally:
+            await self._locks.give_back(_SWEEPER)
 
     async def _take(self) -> None:
         taken = 0
