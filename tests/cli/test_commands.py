@@ -17,7 +17,19 @@ from tests.cli.support import CANARY, environment, playhead
 
 SAMPLE = Path(__file__).parents[2] / "src" / "playhead" / "media" / "samples" / "jfk.mp4"
 
-COMMANDS = ["demo", "serve", "chat", "transcribe", "speech", "speech prepare", "doctor", "probe"]
+COMMANDS = [
+    "demo",
+    "serve",
+    "worker",
+    "runs",
+    "show",
+    "chat",
+    "transcribe",
+    "speech",
+    "speech prepare",
+    "doctor",
+    "probe",
+]
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

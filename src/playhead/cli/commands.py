@@ -95,12 +95,22 @@ def demo(video: Path | None, once: bool, port: int | None) -> int:
     return demo(load_settings(), video, once=once, port=port)
 
 
+_takeover_option = click.option(
+    "--takeover",
+    type=click.Choice(["lock", "heartbeat"]),
+    default="lock",
+    show_default=True,
+    help="How others see that this process is dead; heartbeat behind PgBouncer.",
+)
+
+
 @_playhead.command(short_help="Serve the page and the HTTP API.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", type=_PORT, default=8765, show_default=True, help="0 for any that is free.")
 @click.option("--work/--no-work", default=True, help="Carry out runs here, or leave them to workers.")
+@_takeover_option
 @_debug_option
-def serve(host: str, port: int, work: bool) -> int:
+def serve(host: str, port: int, work: bool, takeover: Any) -> int:
     """Serve the page and the HTTP API until Ctrl-C.
 
     \b
@@ -112,13 +122,15 @@ def serve(host: str, port: int, work: bool) -> int:
     """
     from playhead.cli.serve import serve
     from playhead.config import load_settings
+    from playhead.session.durable.options import Durable
 
-    return serve(load_settings(), host, port, works=work)
+    return serve(load_settings(), host, port, Durable(works=work, takeover=takeover))
 
 
 @_playhead.command(short_help="Carry out runs that servers accept.")
+@_takeover_option
 @_debug_option
-def worker() -> int:
+def worker(takeover: Any) -> int:
     """Carry out runs on the database of PLAYHEAD_DATABASE until Ctrl-C, and serve nothing.
 
     \b
@@ -127,8 +139,42 @@ def worker() -> int:
     """
     from playhead.cli.serve import work
     from playhead.config import load_settings
+    from playhead.session.durable.options import Durable
 
-    return work(load_settings())
+    return work(load_settings(), Durable(takeover=takeover))
+
+
+@_playhead.command(short_help="List what runs, and where.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_debug_option
+def runs(as_json: bool) -> int:
+    """List the runs that have not ended: where each is at work, what waits, and what needs somebody.
+
+    \b
+    Example:
+      playhead runs
+    """
+    from playhead.cli.runs import list_runs
+    from playhead.config import load_settings
+
+    return list_runs(load_settings(), as_json=as_json)
+
+
+@_playhead.command(short_help="Show one run.")
+@click.argument("run_id")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_debug_option
+def show(run_id: str, as_json: bool) -> int:
+    """Show what is known of a run: its state, where it is at work, and what it showed so far.
+
+    \b
+    Example:
+      playhead show 1a22f4d0c3a7d7384000c9a
+    """
+    from playhead.cli.runs import show_run
+    from playhead.config import load_settings
+
+    return show_run(load_settings(), run_id, as_json=as_json)
 
 
 @_playhead.command(short_help="Talk with the model in the terminal.")

@@ -13,11 +13,12 @@ from playhead.config import Settings, connect_with
 from playhead.errors import ConfigError
 from playhead.server import create_app
 from playhead.server.listen import Server, address_of, listen
+from playhead.session.durable.options import Durable
 
 
-def serve(settings: Settings, host: str, port: int, *, works: bool = True) -> int:
+def serve(settings: Settings, host: str, port: int, durable: Durable) -> int:
     """Serve until SIGINT or SIGTERM. Returns the exit code."""
-    serving = Serving(create_app(settings=settings, durable=True, works=works), host, port)
+    serving = Serving(create_app(settings=settings, durable=durable), host, port)
     try:
         connect_with(settings)
     except ConfigError as error:
@@ -34,10 +35,10 @@ def serve(settings: Settings, host: str, port: int, *, works: bool = True) -> in
     return DONE
 
 
-def work(settings: Settings) -> int:
+def work(settings: Settings, durable: Durable) -> int:
     """Carry out runs that others accept, until SIGINT or SIGTERM. Returns the exit code."""
     connect_with(settings)
-    parts = create_app(settings=settings, durable=True).state.playhead
+    parts = create_app(settings=settings, durable=durable).state.playhead
     with Bridge() as bridge, suppress(KeyboardInterrupt):
         try:
             bridge.run(parts.sessions.check())

@@ -42,6 +42,7 @@ from playhead.server.wire import (
     ToolAnswer,
     dump,
 )
+from playhead.session.durable.options import Durable
 from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
 
@@ -71,8 +72,7 @@ def create_app(
     sessions: Sessions | None = None,
     settings: Settings | None = None,
     options: ServerOptions | None = None,
-    durable: bool = False,
-    works: bool = True,
+    durable: bool | Durable = False,
 ) -> Starlette:
     """Return the ASGI app: serve it with `serve`, or mount it in another app under any prefix.
 
@@ -87,7 +87,7 @@ def create_app(
             above. It is closed when the app stops.
         settings: None: those of the environment.
         options: limits and doors.
-        durable, works: as `Sessions` takes them, for the sessions that are made here.
+        durable: as `Sessions` takes it, for the sessions that are made here.
 
     Nothing is opened or started here. Another app that mounts this one need not pass on its start
     and stop; where it does (`app.router.lifespan_context(app)`), runs end with it. Served by a uvicorn
@@ -101,9 +101,7 @@ def create_app(
     registry = registry or create_registry(held, library, speech, llm=llm)
     model = ConfiguredModel(llm, settings, options.loop)
     loop = AgentLoop(model, tools=registry, system=build_system_prompt, options=options.loop)
-    held_sessions = sessions or Sessions(
-        loop, held.database_url, stop_timeout=_STOP_SECONDS, durable=durable, works=works
-    )
+    held_sessions = sessions or Sessions(loop, held.database_url, stop_timeout=_STOP_SECONDS, durable=durable)
     model.breakers = held_sessions.breakers
     parts = Parts(
         model=model,

@@ -62,8 +62,8 @@ class Lines:
         self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
         self._around: Callable[[LiveRun], None] = lambda run: None
 
-    async def start(self, *, works: bool) -> None:
-        """Begin; without `works` nothing is carried out here that can be elsewhere."""
+    async def start(self) -> None:
+        """Begin with what is there."""
 
     def around(self, enter: Callable[[LiveRun], None]) -> None:
         """Call `enter` in the context of each run before it begins."""

@@ -13,6 +13,7 @@ from playhead.events import RunEnd, RunPaused, StepEnd
 from playhead.ids import new_id, now_ms
 from playhead.loop import AgentLoop
 from playhead.session.callnotes import CallNotes
+from playhead.session.durable.options import Durable
 from playhead.session.feed import Cursor, follow
 from playhead.session.lines import Limits, Lines
 from playhead.session.opening import Books
@@ -39,14 +40,16 @@ from playhead.types import AgentContext, AgentRunResult, UserMessage
 class Opened:
     """What there is once the database is open."""
 
-    def __init__(self, books: Books, loop: AgentLoop, limits: Limits, durable: bool = False) -> None:
+    def __init__(self, books: Books, loop: AgentLoop, limits: Limits, durable: Durable | None = None) -> None:
         self.books = books
         self.ledger: Ledger = books.ledger
         # Two of them may be in one process.
         process = this_process(new_id())
-        self._owner = DURABLE if durable else process
+        self._owner = process if durable is None else DURABLE
         self.lines = (
-            _durable_lines(books, loop, limits, process) if durable else Lines(loop, books.ledger, limits)
+            Lines(loop, books.ledger, limits)
+            if durable is None
+            else _durable_lines(books, loop, limits, process, durable)
         )
         self._notes = CallNotes(books.calls)
         self.lines.around(self._notes.watch)
@@ -54,11 +57,11 @@ class Opened:
         period = POLL if books.listening is None else POLL_BESIDE_NEWS
         self._watcher = Watcher(books.ledger.events, self.lines.feeds, period) if books.shared else None
 
-    async def start(self, *, works: bool = True) -> None:
+    async def start(self) -> None:
         """Begin with what is there: runs whose process is gone are ended, or gone on with."""
         for row in await self.ledger.runs() if self.books.shared else ():
             await self.settled(row)
-        await self.lines.start(works=works)
+        await self.lines.start()
 
     async def aclose(self) -> None:
         """Stop every run and let go of the database."""
@@ -258,7 +261,7 @@ class Opened:
         return result_of(mine)
 
 
-def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, process: str) -> Lines:
+def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, process: str, durable: Durable) -> Lines:
     if books.database is None:
         raise ConfigError("Durable sessions need a database: give Sessions its URL, such as sqlite:///FILE.")
     try:
@@ -268,7 +271,7 @@ def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, process: str) 
             f"Durable sessions need a package that is not there ({error.name}). Install it with:"
             " pip install 'playhead[durable]'"
         ) from None
-    return DurableLines(loop, limits, books.database, process)
+    return DurableLines(loop, limits, books.database, process, durable)
 
 
 def _begins(row: TurnRow) -> bool:

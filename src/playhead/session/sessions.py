@@ -18,6 +18,7 @@ from playhead.llm.breaker import BreakerStore
 from playhead.loop import AgentLoop
 from playhead.session.approvals import check_answer, plain_answer
 from playhead.session.compaction import Compaction
+from playhead.session.durable.options import Durable
 from playhead.session.feed import Cursor, parse_cursor
 from playhead.session.lines import Limits
 from playhead.session.opened import Opened, named
@@ -54,8 +55,7 @@ class Sessions:
         approval_seconds: for how long an answer to a call that waits is taken.
         durable: runs survive the death of this process: another one on the same database, or the next one,
             goes on with them (`docs/durable.md`). Needs a database and the extra `durable`; a process has
-            one such `Sessions`.
-        works: durable runs are carried out here; without it they are only accepted and shown.
+            one such `Sessions`. A `Durable` says how.
 
     A `tenant` is part of a thread's name, and of who may ask for a run: what is another tenant's is
     unknown. A `message_id` makes sending a message again harmless: the run is the same one.
@@ -79,8 +79,7 @@ class Sessions:
         stop_timeout: float = 3.0,
         flush_seconds: float = 0.5,
         approval_seconds: float = 86_400.0,
-        durable: bool = False,
-        works: bool = True,
+        durable: bool | Durable = False,
     ) -> None:
         if window_tokens is not None and window_tokens < 1:
             raise ConfigError(f"Sessions: window_tokens is {window_tokens!r}; it must be 1 or more, or None.")
@@ -96,8 +95,7 @@ class Sessions:
             check_aside(loop.tools, keep_aside_above)
         self._limits = Limits(window, stop_timeout, flush_seconds, approval_seconds, *care)
         self._opening: asyncio.Task[Opened] | None = None
-        self._durable = durable
-        self._works = works
+        self._durable = durable if isinstance(durable, Durable) else Durable() if durable else None
         self._closed = False
 
     async def __aenter__(self) -> "Sessions":
@@ -368,7 +366,7 @@ class Sessions:
         books = await open_books(self._database, *self._keep)
         try:
             opened = Opened(books, self._loop, self._limits, self._durable)
-            await opened.start(works=self._works)
+            await opened.start()
         except BaseException:
             if books.database is not None and books.closes:
                 await books.database.aclose()

@@ -209,7 +209,10 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         """,
         "CREATE INDEX agent_results_age ON agent_results (created_at)",
     ),
-    ("ALTER TABLE agent_runs ADD COLUMN stopping INTEGER NOT NULL DEFAULT 0",),
+    (
+        "ALTER TABLE agent_runs ADD COLUMN stopping INTEGER NOT NULL DEFAULT 0",
+        "CREATE TABLE agent_processes (name TEXT NOT NULL PRIMARY KEY, seen_at BIGINT NOT NULL)",
+    ),
 )
 
 _IDS = {

@@ -59,6 +59,12 @@ class SQLDispatch:
         """Have the run that is at work in the thread of another stopped."""
         await self._tell(_INTERRUPT, by)
 
+    async def find(self, run_id: str) -> RunRow | None:
+        """Return a run of any tenant: for whoever looks after the machine."""
+        query = RUN.where(_runs.run_id == run_id).limit(1)
+        row = await self._database.read(lambda connection: connection.execute(query).first())
+        return None if row is None else read_run(row)
+
     async def stopping(self, runs: Sequence[RunRow]) -> Sequence[str]:
         """Return the ids of those of some runs that shall stop."""
         keys = {"keys": [key_of(run.tenant_id, run.run_id) for run in runs]}

@@ -126,6 +126,14 @@ agent_events = Table(
     Index("agent_events_age", "created_at"),
 )
 
+# Processes that say that they live, where no lock can tell.
+agent_processes = Table(
+    "agent_processes",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("seen_at", BigInteger, nullable=False),
+)
+
 # Calls that wait for a person or a client, by turn: the answer may come to any run of it.
 agent_pending = Table(
     "agent_pending",

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from dbos import DBOS, Serializer
 from dbos._context import current_owner_xid
 from dbos._core import execute_dequeued_workflow, prepare_enqueued_workflow
@@ -26,6 +25,7 @@ from playhead.session.durable.records import (
     SERIALIZER,
     VERSION,
     Claim,
+    EngineRun,
     Records,
     Step,
     schema_of,
@@ -50,15 +50,6 @@ class Enlistment(NamedTuple):
 
     token: str
     enlist: Enlist
-
-
-class EngineRun(msgspec.Struct, frozen=True, rename="camel"):
-    """What the engine knows of a run: `PENDING` is at work, or was when its process died."""
-
-    run_id: str
-    status: str
-    executor: str | None
-    attempts: int
 
 
 class _Json(Serializer):

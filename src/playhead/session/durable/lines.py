@@ -9,6 +9,8 @@ from contextlib import aclosing, suppress
 from playhead.errors import StoreError
 from playhead.loop import AgentLoop
 from playhead.session.durable.engine import FENCED, DurableEngine
+from playhead.session.durable.locks import locks_of
+from playhead.session.durable.options import Durable
 from playhead.session.durable.port import DurablePort
 from playhead.session.durable.records import Claim
 from playhead.session.durable.takeover import Takeover
@@ -46,20 +48,23 @@ class DurableLines(Lines):
     The order of a thread's runs, and that one of them is at work at a time, are the engine's.
     """
 
-    def __init__(self, loop: AgentLoop, limits: Limits, database: Database, executor: str) -> None:
+    def __init__(
+        self, loop: AgentLoop, limits: Limits, database: Database, executor: str, durable: Durable
+    ) -> None:
         super().__init__(loop, SQLLedger(database), limits)
         self.engine = DurableEngine(database, executor, self._on_run)
         self._dispatch = SQLDispatch(database)
-        self._takeover = Takeover(self.engine, database, self._tidy)
+        self._takeover = Takeover(self.engine, locks_of(database, durable.takeover), self._tidy)
+        self._works = durable.works
         self._handed: dict[str, LiveRun] = {}
         self._outcomes: OrderedDict[str, AgentRunResult] = OrderedDict()
         self._watching: asyncio.Task[None] | None = None
 
-    async def start(self, *, works: bool) -> None:
+    async def start(self) -> None:
         """Open the engine and take over what dead processes left."""
         await self._takeover.hold()
         try:
-            await self.engine.start(works=works)
+            await self.engine.start(works=self._works)
             await self._takeover.start()
         except BaseException:
             await self._takeover.aclose()

@@ -52,6 +52,15 @@ class Claim:
     steps: Mapping[int, Step] = field(default_factory=dict)
 
 
+class EngineRun(msgspec.Struct, frozen=True, rename="camel"):
+    """What the engine knows of a run: `PENDING` is at work, or was when its process died."""
+
+    run_id: str
+    status: str
+    executor: str | None
+    attempts: int
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Output).decode
 
