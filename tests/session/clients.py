@@ -13,11 +13,14 @@ class Client:
 
     A text delta must begin where the text ends; a recorded event must come after the last one.
     Reasoning has no place that can be resumed from, so it may be told again, though not with a gap.
+
+    Args:
+        id: where it goes on from, with its `seq`; it knows nothing of what came before.
     """
 
-    def __init__(self) -> None:
-        self.id: str | None = None
-        self.seq = 0
+    def __init__(self, id: str | None = None, seq: int = 0) -> None:
+        self.id = id
+        self.seq = seq
         self.texts: dict[str, str] = {}
         self.reasoning: dict[str, str] = {}
         self.recorded: list[dict[str, Any]] = []

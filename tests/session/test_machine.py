@@ -187,7 +187,9 @@ class Machine(RuleBasedStateMachine):
         assert self.do(self.history(thread)) == []
         self.said[thread] = {}
         self.runs[thread] = []
-        self.clients[thread] = Client()
+        # A client that was away goes on from where it was, in whatever comes next.
+        left = self.clients[thread]
+        self.clients[thread] = Client(left.id, left.seq)
 
     @precondition(lambda self: self.place is not None)
     @rule()
@@ -207,10 +209,11 @@ class Machine(RuleBasedStateMachine):
             self.do(self.check(thread))
 
     async def check(self, thread: str) -> None:
+        # First what waits: what begins meanwhile is then in the history.
+        waiting = {r.message.id for r in await self.sessions.open_runs(thread) if r.message is not None}
         history = await self.history(thread)
         ids = [message.id for message in history]
         assert len(set(ids)) == len(ids)
-        waiting = {r.message.id for r in await self.sessions.open_runs(thread) if r.message is not None}
         for message_id in self.said[thread]:
             assert (message_id in ids) or (message_id in waiting), f"{message_id} is lost"
         users = [m for m in history if isinstance(m, UserMessage)]

@@ -1,10 +1,11 @@
 """What a session writes, in memory and in databases: atomically, once, and only while it may."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import Connection
 
 from playhead.errors import StoreError
 from playhead.ids import new_id, now_ms
@@ -20,8 +21,19 @@ from playhead.storage.ledger import (
     Thread,
 )
 from playhead.storage.memory_ledger import MemoryLedger
+from playhead.storage.sql_calls import SQLCallLog
 from playhead.storage.sql_ledger import SQLLedger
-from playhead.types import AssistantMessage, CallAnswer, ChatMessage, ToolCall, ToolMessage, UserMessage
+from playhead.storage.summaries import Summary
+from playhead.storage.tables import key_of, metadata
+from playhead.types import (
+    AssistantMessage,
+    CallAnswer,
+    CallRecord,
+    ChatMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -227,7 +239,7 @@ async def test_what_takes_the_place_of_rows_is_accepted_with_it(ledger: Ledger) 
 
 
 async def test_all_that_belongs_to_a_thread_goes_with_it(ledger: Ledger) -> None:
-    """Q206: and its orders begin anew."""
+    """Q206: and the order of its messages begins anew."""
     run = await ledger.accept(a_run(message_id="m"))
     assert run.message is not None
     pending = [PendingCall(CALL, "approval", "h", 9)]
@@ -240,4 +252,69 @@ async def test_all_that_belongs_to_a_thread_goes_with_it(ledger: Ledger) -> None
     assert await ledger.run(other.run_id) is not None
     anew = await ledger.accept(a_run(message_id="m"))
     assert anew.run_id != run.run_id
-    assert (await ledger.record(Entry(anew, [event("a")]))).seqs == [1]
+    assert anew.message is not None
+    recorded = await ledger.record(Entry(anew, [event("a")], [(anew.message, 0)]))
+    assert [row.seq for row in recorded.rows] == [1]
+
+
+FORGET: list[Callable[[Ledger], Awaitable[int]]] = [
+    lambda ledger: ledger.delete_thread(Thread("t", "acme")),
+    lambda ledger: ledger.delete_tenant("acme"),
+    lambda ledger: ledger.delete_before(now_ms() + 1_000),
+]
+
+
+@pytest.mark.parametrize("forget", FORGET, ids=["thread", "tenant", "age"])
+async def test_events_of_a_thread_that_begins_anew_come_after_those_of_the_deleted_one(
+    forget: Callable[[Ledger], Awaitable[int]], ledger: Ledger
+) -> None:
+    """Q206, Q248: however often it was forgotten, whoever has read the one before misses nothing."""
+    for last in (2, 4, 6):
+        run = await ledger.accept(a_run(tenant_id="acme"))
+        assert run.message is not None
+        ending = Entry(run, [event("a"), event("end")], [(run.message, 0)], "ended", "final")
+        assert (await ledger.record(ending)).seqs == [last - 1, last]
+        for _ in range(2):
+            await forget(ledger)
+            assert await seqs(ledger, tenant_id="acme") == []
+            assert await ledger.turns.window("t", tenant_id="acme") == []
+            assert await ledger.runs(states=("ended",)) == []
+            assert await ledger.events.last([Thread("t", "acme")]) == {Thread("t", "acme"): last}
+    other = await ledger.accept(a_run())
+    assert (await ledger.record(Entry(other, [event("a")]))).seqs == [1]
+
+
+@pytest.mark.parametrize("forget", FORGET, ids=["thread", "tenant", "age"])
+async def test_of_a_deleted_thread_a_database_keeps_one_number_and_no_name(
+    forget: Callable[[Ledger], Awaitable[int]], url: str
+) -> None:
+    """Q206: what stays says nothing of who spoke, when, or of what."""
+    async with await open_database(url) as database:
+        ledger = SQLLedger(database)
+        run = await ledger.accept(a_run("secret", tenant_id="acme"))
+        assert run.message is not None
+        pending = [PendingCall(CALL, "approval", "h", 9)]
+        entry = Entry(run, [event("a")], [(run.message, 0)], "paused", pending=pending)
+        await ledger.record(entry)
+        await ledger.results.put("t", "r", "long", turn_id=run.turn_id, tenant_id="acme")
+        summary = Summary(1, "They said it.", now_ms())
+        assert await ledger.summaries.put("t", summary, after=0, rows=1, tenant_id="acme")
+        call = CallRecord("chat", "p", "m", "success", 1, tenant_id="acme", thread_id="t")
+        await SQLCallLog(database).record(call)
+        await ledger.accept(a_run("silent", thread="without events", tenant_id="acme"))
+        await ledger.delete_thread(Thread("without events", "acme"))
+        await forget(ledger)
+
+        def held(connection: Connection) -> dict[str, list[Any]]:
+            found = {t.name: list(connection.execute(t.select())) for t in metadata.sorted_tables}
+            return {name: rows for name, rows in found.items() if rows and name != "playhead_schema"}
+
+        found = await database.read(held)
+        key = key_of("acme", "t")
+        assert found == {"agent_threads": [(key, "", "", None, 0, 0, 0, 1)]}
+        again = await ledger.accept(a_run(tenant_id="acme"))
+        await ledger.record(Entry(again, [event("a")], state="ended"))
+        ((*_, created_at, updated_at, seq),) = (await database.read(held))["agent_threads"]
+        assert (created_at > 0, updated_at > 0, seq) == (True, True, 2)
+        assert await ledger.delete_tenant("acme") == 0
+        assert await ledger.run(again.run_id, tenant_id="acme") is None, "it is the tenant's again"

@@ -72,14 +72,12 @@ class MemoryEventLog:
         return range(first, first + len(events))
 
     def forget(self, thread: Thread, run_ids: set[str] | None = None) -> None:
-        """Forget what some runs of a thread showed; without them, the thread."""
+        """Forget what some runs of a thread showed; without them, all of it. Its `seq` goes on."""
         kept = [] if run_ids is None else [e for e in self.of_thread.get(thread, ()) if e[1] not in run_ids]
         if kept:
             self.of_thread[thread] = kept
-            return
-        self.of_thread.pop(thread, None)
-        if run_ids is None:
-            self._last.pop(thread, None)
+        else:
+            self.of_thread.pop(thread, None)
 
 
 class MemoryLedger:

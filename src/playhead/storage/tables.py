@@ -29,6 +29,8 @@ _row_id = BigInteger().with_variant(Integer, "sqlite")
 
 schema = Table("playhead_schema", metadata, Column("version", Integer, primary_key=True))
 
+# Of a thread that was deleted a row stays that says where its events ended, and nothing else: neither
+# names nor times, and no `tenant_key`.
 agent_threads = Table(
     "agent_threads",
     metadata,

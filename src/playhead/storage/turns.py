@@ -10,10 +10,13 @@ from sqlalchemy import (
     Connection,
     Integer,
     Select,
+    and_,
     bindparam,
+    case,
     delete,
     exists,
     func,
+    insert,
     select,
     update,
 )
@@ -36,6 +39,7 @@ _TURN = _READ.where(_turns.turn_key == bindparam("turn_key")).order_by(_turns.ro
 _HELD = _READ.where(
     _turns.thread_key == bindparam("thread_key"), _turns.message_key == bindparam("message_key")
 )
+_gone = _threads.tenant_key == ""
 _COUNTS = ("last_seq", "last_event_seq")
 _OF_ITSELF = ("row_id", "turn_seq", "replaced")
 _UNCOUNT = (
@@ -58,16 +62,20 @@ class SQLTurnStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        insert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
+        upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
         rows, events = bindparam("rows", type_=BigInteger), bindparam("events", type_=BigInteger)
-        counted = insert(agent_threads).values(last_seq=rows, last_event_seq=events)
+        counted = upsert(agent_threads).values(last_seq=rows, last_event_seq=events)
+        new = counted.excluded
         # On Postgres this is also what locks the thread until the transaction ends.
         count = counted.on_conflict_do_update(
             index_elements=[_threads.thread_key],
             set_={
                 "last_seq": _threads.last_seq + rows,
                 "last_event_seq": _threads.last_event_seq + events,
-                "updated_at": counted.excluded.updated_at,
+                "updated_at": new.updated_at,
+                # Of a thread that was deleted these are empty.
+                **{name: new[name] for name in ("tenant_key", "thread_id", "tenant_id")},
+                "created_at": case((_gone, new.created_at), else_=_threads.created_at),
             },
         ).returning(_threads.last_seq, _threads.last_event_seq)
         self._count = Prepared(database, count, [c.key for c in _threads if c.key not in _COUNTS])
@@ -78,7 +86,7 @@ class SQLTurnStore:
             .scalar_subquery()
         )
         put = (
-            insert(agent_turns)
+            upsert(agent_turns)
             .values(turn_seq=func.coalesce(first, bindparam("own_seq")))
             .on_conflict_do_nothing(index_elements=[_turns.thread_key, _turns.message_key])
             .returning(_turns.seq)
@@ -166,17 +174,18 @@ class SQLTurnStore:
         old = (_turns.created_at < created_at) & ~still_young
         summaries = forget_summaries(old)
         rows = delete(agent_turns).where(old)
-        empty = delete(agent_threads).where(
+        empty = [
             _threads.updated_at < created_at,
+            ~_gone,
             ~exists().where(_turns.thread_key == _threads.thread_key),
             ~exists().where(agent_runs.c.thread_key == _threads.thread_key),
-        )
+        ]
 
         def forget(connection: Connection) -> int:
             connection.execute(summaries)
             count = connection.execute(rows).rowcount
             connection.execute(forget_results(created_at))
-            connection.execute(empty)
+            _forget_threads(connection, and_(*empty))
             return count
 
         return await self._database.write(forget)
@@ -193,8 +202,19 @@ class SQLTurnStore:
         """Delete threads, and with them all that belongs to them; return how many rows they had."""
         keys = select(_threads.thread_key).where(which)
         count = connection.execute(delete(agent_turns).where(_turns.thread_key.in_(keys))).rowcount
-        connection.execute(delete(agent_threads).where(which))
+        _forget_threads(connection, which)
         return count
+
+
+def _forget_threads(connection: Connection, which: ColumnElement[bool]) -> None:
+    """Delete threads, and leave of each only where its events ended: one of the same id goes on from there,
+    so that whoever read the one before is told what comes in the new one."""
+    # The row is another, not the same emptied: who waits for its lock must find that the thread is gone.
+    gone = delete(agent_threads).where(which).returning(_threads.thread_key, _threads.last_event_seq)
+    ends = [{"thread_key": key, "last_event_seq": seq} for key, seq in connection.execute(gone) if seq]
+    if ends:
+        nothing = {"tenant_key": "", "thread_id": "", "last_seq": 0, "created_at": 0, "updated_at": 0}
+        connection.execute(insert(agent_threads), [{**end, **nothing} for end in ends])
 
 
 @cache
