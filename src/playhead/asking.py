@@ -126,8 +126,10 @@ class Asking:
         return with_attempts(llm, self._options), request
 
     def _settled(self, result: LLMResult, started: float) -> LLMResult:
-        """The result with the message's id and stop reason as they were told, and its latency."""
+        """The result with the message's ids and stop reason as they were told, and its latency."""
         message = result.message
+        if message.tool_calls:
+            message = self._deltas.call_ids.settled(message)
         id = self._deltas.message_id or message.id
         if message.id != id or message.stop_reason != result.stop_reason:
             message = replace(message, id=id, stop_reason=result.stop_reason)

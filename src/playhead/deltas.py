@@ -3,14 +3,25 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from playhead.encode import masked_traceback
-from playhead.events import Attempt, Event, LiveEvent, ReasoningDelta, TextDelta, ToolProgress
+from playhead.events import (
+    Attempt,
+    Event,
+    LiveEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    ToolProgress,
+)
 from playhead.ids import new_id, now_ms
 from playhead.port import Port
-from playhead.types import AssistantMessage, ChatMessage, LLMResult
+from playhead.types import AssistantMessage, ChatMessage, LLMResult, ToolCall
 
 logger = logging.getLogger("playhead")
 
@@ -36,11 +47,50 @@ class Teller:
         await self._port.emit(f"{self.step}/{key}", event, message)
 
 
+class CallIds:
+    """The ids of a turn's calls, each of one call: some servers count anew in every response.
+
+    An id that came before in the turn gets a new one, the same in all that tells of the call.
+    """
+
+    def __init__(self) -> None:
+        self._used = {""}
+        self._new: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Another response begins."""
+        self._new = {}
+
+    def of(self, id: str) -> str:
+        """Return the id of a call that this response gives the id `id`."""
+        if id not in self._used:
+            return id
+        if id not in self._new:
+            self._new[id] = new_id()
+        return self._new[id]
+
+    def settled(self, message: AssistantMessage) -> AssistantMessage:
+        """Return the message of this response, each of its calls with an id of its own."""
+        given = [call.id for call in message.tool_calls]
+        ids: list[str] = []
+        for id in map(self.of, given):
+            ids.append(new_id() if id in ids else id)
+        if ids == given:
+            return message
+        calls = [replace(call, id=id) for call, id in zip(message.tool_calls, ids, strict=True)]
+        return replace(message, tool_calls=calls)
+
+    def took(self, calls: Iterable[ToolCall]) -> None:
+        """These are calls of the turn."""
+        self._used.update(call.id for call in calls)
+
+
 class Deltas:
     """Stamps the deltas of one model call on their way out, and keeps its text for a stop."""
 
     def __init__(self, port: Port) -> None:
         self.sink = port.delta
+        self.call_ids = CallIds()
         self.loop = asyncio.get_running_loop()
         self.open(port.run_id, 0)
 
@@ -52,6 +102,7 @@ class Deltas:
     def begin(self) -> None:
         # Without a reader nobody has seen an id, and the message keeps its own.
         self.message_id = new_id() if self.sink is not None else ""
+        self.call_ids.begin()
         self.text: list[str] = []
         self.offset = 0
         self.reasoning_offset = 0
@@ -69,6 +120,8 @@ class Deltas:
             delta.message_id = self.message_id
             delta.offset = self.reasoning_offset
             self.reasoning_offset += len(delta.text)
+        elif type(delta) is ToolCallStart or type(delta) is ToolCallDelta:
+            delta.call_id = self.call_ids.of(delta.call_id)
         elif type(delta) is Attempt and delta.number > 1:
             self.begin()
         if self.sink is not None:

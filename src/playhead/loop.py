@@ -8,6 +8,7 @@ provider failures end the run with its finished steps kept, misuse raises.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from playhead.answers import NOT_RUN, Answered, Answers
@@ -183,6 +184,10 @@ class _Run:
         self.messages = list(await self.port.history())
         if not self.port.quiet:
             await self.tell("start", RunStart(turn_id=self.port.turn_id))
+        if self.port.answers:
+            # An earlier run of the turn made calls; all that there are cost no more than to look for them.
+            asked = (m.tool_calls for m in self.messages if isinstance(m, AssistantMessage))
+            self.deltas.call_ids.took(chain.from_iterable(asked))
         answered = await self.answers.to_open(self.messages)
         if answered is not None:
             ended = await self.after(answered)
@@ -227,6 +232,7 @@ class _Run:
         self.add(message)
         answered = None
         if message.tool_calls:
+            self.deltas.call_ids.took(message.tool_calls)
             answered = await self.answers.to(message, self.index, self.refusal(result, closing))
         step = self.close_step(result, answered.messages if answered else ())
         if not quiet:

@@ -141,7 +141,7 @@ class _Issuing:
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
         result = await self.llm.generate(request, emit)
         kept = (result.message.provider_metadata or {}).get("openai-compatible") or {}
-        self.issued.parts += [*kept.get("calls", {}).values(), kept.get("reasoningDetails")]
+        self.issued.parts += [*kept.get("calls", []), kept.get("reasoningDetails")]
         return result
 
 
@@ -176,7 +176,7 @@ def assert_valid(result: LLMResult) -> None:
     again = stored_again(log)
     assert_paired(again)
     body = json.loads(_LLM.build_request(LLMRequest(again), True).body)
-    extras = [*((message.provider_metadata or {}).get("openai-compatible") or {}).get("calls", {}).values()]
+    extras = ((message.provider_metadata or {}).get("openai-compatible") or {}).get("calls", [])
     for sent in body["messages"]:
         sent.pop("reasoning_details", None)
     check_openai(body, _LLM.profile, Issued(parts=extras))

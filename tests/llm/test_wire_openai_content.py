@@ -205,11 +205,20 @@ async def test_q151_unknown_keys_of_a_call_go_back_to_the_same_server_only() -> 
     assert "extra_content" not in elsewhere
 
 
+def test_what_was_kept_of_calls_by_their_ids_still_goes_back() -> None:
+    """Q151, Q205: as databases of earlier schemas hold it."""
+    llm = OpenAICompatible("m", "k", "http://localhost:1/v1")
+    kept = {"openai-compatible": {"server": "localhost:1", "calls": {"t2": {"sig": "S"}}}}
+    calls = [ToolCall("t1", "f", {}), ToolCall("t2", "f", {})]
+    wire = llm.convert_message(AssistantMessage("", calls, provider_metadata=kept))
+    assert [call.get("sig") for call in wire["tool_calls"]] == [None, "S"]
+
+
 async def test_a_signature_survives_the_store() -> None:
     """Design 7.3: opaque data is part of the message, byte for byte, through JSON."""
     import msgspec
 
-    kept = {"openai-compatible": {"server": "s", "calls": {"t1": {"sig": "\u00e9\x00=="}}}}
+    kept = {"openai-compatible": {"server": "s", "calls": [{"sig": "\u00e9\x00=="}]}}
     message = AssistantMessage("", [ToolCall("t1", "f", {})], provider_metadata=kept)
     assert msgspec.json.decode(msgspec.json.encode(message), type=AssistantMessage) == message
 

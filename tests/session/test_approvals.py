@@ -7,10 +7,10 @@ import pytest
 
 from playhead import AgentLoop, tool
 from playhead.errors import StoreError
-from playhead.events import RunPaused, ToolResultEvent
+from playhead.events import EmitDelta, RunPaused, ToolResultEvent
 from playhead.session.sessions import Sessions
 from playhead.testing import ScriptedLLM
-from playhead.types import ToolCall, ToolMessage
+from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall, ToolMessage
 from tests.session.models import StrictLLM, assert_valid
 from tests.session.readers import all_of, terminals
 
@@ -127,6 +127,31 @@ async def test_steps_of_the_runs_of_one_turn_do_not_take_each_others_ids(store_u
         history = await sessions.history("t")
     assert till.paid == [5, 5]
     assert [m.role for m in history] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+
+
+class Counting:
+    """Asks to pay until it was paid twice, under ids that are counted anew in each response."""
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        paid = sum(isinstance(message, ToolMessage) for message in request.messages)
+        if paid == 2:
+            return LLMResult(AssistantMessage("so"), "stop")
+        call = ToolCall("call_0", *PAY)
+        return LLMResult(AssistantMessage("", [call]), "tool_calls")
+
+
+async def test_a_call_whose_id_comes_again_in_its_turn_can_be_answered(store_url: str | None) -> None:
+    """Q034, Q220: what waits is kept by turn and call; each waits for an answer of its own."""
+    till = Till()
+    async with Sessions(AgentLoop(Counting(), tools=till.tools), store_url) as sessions:
+        run_id, ((call_id, _),) = await paused(sessions)
+        second = await sessions.answer(run_id, call_id, approved=True)
+        assert terminals(await all_of(sessions, second.run_id)) == ["run_paused"]
+        (waiting,) = await sessions.waiting(second.run_id)
+        third = await sessions.answer(second.run_id, waiting.call.id, approved=True)
+        assert terminals(await all_of(sessions, third.run_id)) == ["run_end"]
+        assert (await sessions.history("t"))[-1].content == "so"
+    assert (call_id, till.paid) == ("call_0", [5, 5])
 
 
 async def test_arguments_may_hold_half_a_surrogate_pair(store_url: str | None) -> None:

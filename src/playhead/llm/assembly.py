@@ -87,9 +87,9 @@ class Assembly:
         return "".join(self._text)
 
     @property
-    def extras(self) -> JsonObject:
-        """Fields of calls that only their provider knows, by call id."""
-        return {call.id: call.extra for call in self._calls if call.id and call.extra}
+    def extras(self) -> list[JsonObject]:
+        """Fields of calls that only their provider knows: of each call, or nothing where none has any."""
+        return [call.extra for call in self._calls] if any(call.extra for call in self._calls) else []
 
     def text(self, text: str) -> None:
         """Take more of the answer. Half a surrogate pair is held until the other half is there."""

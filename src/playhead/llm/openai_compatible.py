@@ -7,6 +7,7 @@ Source: https://platform.openai.com/docs/api-reference/chat. What servers differ
 import hashlib
 import re
 from collections.abc import Sequence
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -219,13 +220,9 @@ class OpenAICompatible(HttpModel):
         if "reasoningDetails" in own:
             wire["reasoning_details"] = own["reasoningDetails"]
         if calls:
-            extras = own.get("calls")
-            wire["tool_calls"] = [
-                self._convert_call(call)
-                if extras is None
-                else extras.get(call.id, {}) | self._convert_call(call)
-                for call in calls
-            ]
+            converted = [self._convert_call(call) for call in calls]
+            extras = _extras(own["calls"], calls) if "calls" in own else None
+            wire["tool_calls"] = [*map(or_, extras, converted)] if extras else converted
         return wire
 
     def _convert_call(self, call: ToolCall) -> JsonObject:
@@ -325,6 +322,13 @@ def _strict(schema: JsonObject, profile: Profile) -> JsonObject | None:
 
 def _schema(schema: JsonObject, profile: Profile) -> JsonObject:
     return convert_schema(schema) if profile.schema_dialect == "openapi" else schema
+
+
+def _extras(kept: Any, calls: Sequence[ToolCall]) -> Sequence[JsonObject] | None:
+    """What was kept of each call, in their order: a call may have another id by now."""
+    if isinstance(kept, dict):  # as it was kept at first
+        return [kept.get(call.id, {}) for call in calls]
+    return kept if len(kept) == len(calls) else None
 
 
 def _merged(messages: Sequence[UserMessage]) -> JsonObject:
