@@ -16,7 +16,7 @@ SRC = ROOT / "src"
 FLOORS = [
     {"types", "events", "ids", "errors", "encode", "weigh", "stretch", "sending", "http", "prompt"},
     {"tools", "llm", "storage", "media", "protocols", "testing"},
-    {"port", "options", "limits", "deltas", "waiting", "answers", "output", "asking", "loop"},
+    {"port", "options", "limits", "gates", "deltas", "waiting", "answers", "output", "asking", "loop"},
     {"session"},
     {"channels", "probe"},
     {"config"},

@@ -10,6 +10,7 @@ from playhead import AgentLoop, tool
 from playhead.errors import StoreError
 from playhead.events import EmitDelta, RunEnd, UserMessageEvent
 from playhead.ids import now_ms
+from playhead.session import journal
 from playhead.session.sessions import Sessions
 from playhead.storage.engine import open_database
 from playhead.storage.memory_ledger import MemoryLedger
@@ -553,3 +554,28 @@ async def test_the_context_is_kept_with_a_run_that_waits(store_url: str | None) 
         await all_of(sessions, run.run_id)
         assert (await sessions.find(run.run_id)).context is not None
     assert seen == [context]
+
+
+async def test_the_progress_of_a_long_job_is_recorded_now_and_then(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 6: who comes later, or reads in another process, sees how far a long tool is."""
+    monkeypatch.setattr(journal, "PROGRESS", 0.05)
+
+    @tool
+    async def long(context: ToolContext) -> str:
+        """Take long."""
+        for n in range(30):
+            context.progress(n / 30, f"part {n}")
+            await asyncio.sleep(0.01)
+        return "done"
+
+    loop = AgentLoop(StrictLLM(ToolCall("c1", "long", {})), tools=[long])
+    async with Sessions(loop, url) as sessions:
+        run = await sessions.start("t", "go")
+        await all_of(sessions, run.run_id)
+    async with Sessions(loop, url) as sessions:
+        told = await all_of(sessions, run.run_id)
+    progress = [event for event in told if event.type == "tool_progress"]
+    assert 2 <= len(progress) <= 10
+    assert [event.seq for event in told] == list(range(1, len(told) + 1))

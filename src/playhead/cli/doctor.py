@@ -4,6 +4,7 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ from playhead.cli.exits import DONE, FAILED
 from playhead.cli.faults import DOCTOR, SPEECH_TODO, fault_of
 from playhead.cli.screen import clean, make_console, put
 from playhead.config import Settings, connect_with, create_speech
-from playhead.errors import ConfigError, MediaError
+from playhead.errors import ConfigError, MediaError, PlayheadError
 from playhead.http import where
 
 Status = Literal["ok", "note", "problem"]
@@ -66,6 +67,7 @@ def _checks(settings: Settings, deep: bool, port: int) -> Iterator[Check]:
     yield _disk(settings.home)
     yield _llm(settings)
     yield _speech(settings, deep)
+    yield _runs(settings)
     yield _port(port)
 
 
@@ -146,6 +148,25 @@ def _speech(settings: Settings, deep: bool) -> Check:
     if settings.speech_base_url:
         return Check(name, "ok", f"{status.model} at {where(settings.speech_base_url)}{deeply}")
     return Check(name, "ok", status.message + deeply)
+
+
+def _runs(settings: Settings) -> Check:
+    """Count what has not ended. A database that is not there yet is not made."""
+    name = "runs"
+    if not find_spec("sqlalchemy"):
+        return Check(name, "note", "not counted without the extra store")
+    if settings.database is None and not (settings.home / "playhead.db").exists():
+        return Check(name, "ok", "none yet")
+    from playhead.cli.runs import surveyed
+
+    try:
+        found = surveyed(settings)
+    except PlayheadError as error:
+        return Check(name, "problem", str(error), "Look at PLAYHEAD_DATABASE, and whether the database runs.")
+    counts = Counter(run.place for run in found)
+    text = ", ".join(f"{count} {place}" for place, count in counts.items()) or "nothing runs, nothing waits"
+    todo = next((run.todo for run in found if run.todo), "")
+    return Check(name, "note" if todo else "ok", text, f"See `playhead runs`; {todo}." if todo else "")
 
 
 def _compared(settings: Settings) -> str:

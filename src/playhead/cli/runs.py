@@ -29,9 +29,14 @@ class Shown(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     at: RunAt | None = None
 
 
+def surveyed(settings: Settings) -> Sequence[RunAt]:
+    """Return every run that has not ended. Raises `ConfigError` and `StoreError`."""
+    return asyncio.run(_with(settings, survey))
+
+
 def list_runs(settings: Settings, *, as_json: bool) -> int:
     """Print what has not ended. Returns the exit code."""
-    found = asyncio.run(_with(settings, survey))
+    found = surveyed(settings)
     if as_json:
         put(sys.stdout, msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
         return DONE

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from playhead.encode import masked_traceback
 from playhead.errors import StoreError
-from playhead.events import Attempt, Event, LiveEvent, StepStart
+from playhead.events import Attempt, Event, LiveEvent, StepStart, ToolProgress
 from playhead.ids import new_id
 from playhead.session.feed import GROWING, Feed, Growing
 from playhead.session.shown import Shown, event_bytes
@@ -28,6 +28,8 @@ logger = logging.getLogger("playhead")
 FLUSH_CHARACTERS = 4_096
 # A database that is away or locked is waited for this long, in seconds, before the run gives up.
 PATIENCE = 20.0
+# How often the progress of one call is recorded, in seconds.
+PROGRESS = 5.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.05, 1.0
 _COMPANY = 0.025
 
@@ -96,6 +98,8 @@ class Journal:
         # Texts of this attempt at the run are not those of one before.
         self._attempt = f"{new_id()}." if resumed else ""
         self._stopped = False
+        self._progress_at: dict[str, float] = {}
+        self._progressed = 0
 
     def add(self, key: str, event: Event, message: Said | None = None) -> None:
         """Record an event soon, once for its key, with the message that it stands for."""
@@ -174,6 +178,10 @@ class Journal:
         elif isinstance(event, Attempt) and event.number > 1 and self._shown_in_step:
             self.void(event)
             return
+        elif isinstance(event, ToolProgress) and self._worth_recording(event):
+            self._put(f"{event.step}/progress/{event.call_id}/{self._attempt}{self._progressed}", event)
+            self._start()
+            return
         if self._ahead:
             self._ahead += 1
             self._waiting.events.append((None, event))
@@ -181,6 +189,16 @@ class Journal:
                 self._start()
         else:
             self._feed.live(self._run.run_id, event)
+
+    def _worth_recording(self, event: ToolProgress) -> bool:
+        """A long job's progress is for those too who come later, or read elsewhere; a short one's is not."""
+        now = monotonic()
+        last = self._progress_at.setdefault(event.call_id, now)
+        if now - last < PROGRESS:
+            return False
+        self._progress_at[event.call_id] = now
+        self._progressed += 1
+        return True
 
     def flush(self) -> None:
         """Record the text so far."""

@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from playhead.encode import error_text
 from playhead.errors import ConfigError, PlayheadError
+from playhead.gates import OPEN, GateState, GateStore, MemoryGateStore
 from playhead.llm.breaker import CLOSED, BreakerState, BreakerStore, MemoryBreakerStore
 from playhead.storage.calls import CallLog, MemoryCallLog
 from playhead.storage.ledger import Ledger
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("playhead")
 
+S = TypeVar("S")
 T = TypeVar("T")
 DatabaseLike: TypeAlias = "str | Database | Ledger"
 
@@ -29,26 +31,38 @@ class Books:
     ledger: Ledger
     calls: CallLog
     breakers: BreakerStore
+    gates: GateStore
     database: "Database | None" = None
     listening: "Listening | None" = None
     shared: bool = False
     closes: bool = False
 
 
-class SharedBreakers:
-    """The states of providers where the sessions keep theirs, which are opened when first needed."""
+class Shared(Generic[S]):
+    """States where the sessions keep theirs, which are opened when first needed.
 
-    def __init__(self, books: Callable[[], Awaitable[Books]]) -> None:
+    Args:
+        books: opens them.
+        store: which of their stores.
+        default: what counts while the database cannot be opened.
+    """
+
+    def __init__(
+        self, books: Callable[[], Awaitable[Books]], store: Callable[[Books], Any], default: S
+    ) -> None:
         self._books = books
+        self._store = store
+        self._default = default
 
-    async def update(self, provider: str, change: Callable[[BreakerState], tuple[BreakerState, T]]) -> T:
-        """See `BreakerStore`. Where the database cannot be opened, the provider counts as healthy."""
+    async def update(self, name: str, change: Callable[[S], tuple[S, T]]) -> T:
+        """See `BreakerStore` and `GateStore`."""
         try:
-            store = (await self._books()).breakers
+            store = self._store(await self._books())
         except PlayheadError as error:
-            logger.warning("The state of %s is not known: %s", provider, error_text(error))
-            return change(CLOSED)[1]
-        return await store.update(provider, change)
+            logger.warning("The state of %s is not known: %s", name, error_text(error))
+            return change(self._default)[1]
+        answer: T = await store.update(name, change)
+        return answer
 
 
 async def open_books(database: "DatabaseLike | None", keep_runs: int, keep_for: float) -> Books:
@@ -58,9 +72,9 @@ async def open_books(database: "DatabaseLike | None", keep_runs: int, keep_for: 
     """
     if database is None:
         ledger = MemoryLedger(keep_runs=keep_runs, keep_for=keep_for)
-        return Books(ledger, MemoryCallLog(), MemoryBreakerStore())
+        return Books(ledger, MemoryCallLog(), MemoryBreakerStore(), MemoryGateStore())
     if hasattr(database, "record"):
-        return Books(cast(Ledger, database), MemoryCallLog(), MemoryBreakerStore())
+        return Books(cast(Ledger, database), MemoryCallLog(), MemoryBreakerStore(), MemoryGateStore())
     try:
         from playhead.storage.breakers import SQLBreakerStore
         from playhead.storage.engine import Database, open_database
@@ -76,4 +90,5 @@ async def open_books(database: "DatabaseLike | None", keep_runs: int, keep_for: 
     listening = Listening(opened.url) if opened.dialect == "postgresql" else None
     own = isinstance(database, str)
     breakers = SQLBreakerStore(opened, BreakerState, CLOSED)
-    return Books(SQLLedger(opened), SQLCallLog(opened), breakers, opened, listening, True, own)
+    gates: SQLBreakerStore[GateState] = SQLBreakerStore(opened, GateState, OPEN, fresh=0.1)
+    return Books(SQLLedger(opened), SQLCallLog(opened), breakers, gates, opened, listening, True, own)

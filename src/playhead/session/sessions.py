@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from playhead.errors import ConfigError
 from playhead.events import Event
+from playhead.gates import OPEN, GateStore
 from playhead.ids import new_id
-from playhead.llm.breaker import BreakerStore
+from playhead.llm.breaker import CLOSED, BreakerStore
 from playhead.loop import AgentLoop
 from playhead.session.approvals import check_answer, plain_answer
 from playhead.session.compaction import Compaction
@@ -22,7 +23,7 @@ from playhead.session.durable.options import Durable
 from playhead.session.feed import Cursor, parse_cursor
 from playhead.session.lines import Limits
 from playhead.session.opened import Opened, named
-from playhead.session.opening import Books, DatabaseLike, SharedBreakers, open_books
+from playhead.session.opening import Books, DatabaseLike, Shared, open_books
 from playhead.session.runs import LiveRun, RunHandle, Said, handle_of, user_message
 from playhead.session.shown import Shown, decoded
 from playhead.storage.base import DEFAULT_TURNS
@@ -269,7 +270,12 @@ class Sessions:
     @property
     def breakers(self) -> BreakerStore:
         """For an `AIRouter`: what is known of providers, shared with all who use the same database."""
-        return SharedBreakers(self._books)
+        return Shared(self._books, lambda books: books.breakers, CLOSED)
+
+    @property
+    def gates(self) -> GateStore:
+        """For a `Gate`: who holds a place, shared with all who use the same database."""
+        return Shared(self._books, lambda books: books.gates, OPEN)
 
     async def _books(self) -> Books:
         return (await self._opened()).books
