@@ -145,6 +145,9 @@ class PostgresLocks:
 
     async def aclose(self) -> None:
         """See `Locks.aclose`."""
+        if self._connection is not None and not self._connection.closed:
+            with suppress(Exception):  # the server frees them a moment after the end of the connection, too
+                await self._connection.execute("SELECT pg_advisory_unlock_all()")
         await self._drop()
 
     async def _connected(self) -> Any:

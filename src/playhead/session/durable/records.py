@@ -18,7 +18,7 @@ from playhead.storage.prepared import Prepared
 NAME = "playhead"
 QUEUE = "playhead_runs"
 SERIALIZER = "playhead_json"
-# The order of a run's steps. When `tests/session/test_step_order.py` fails, raise the number.
+# The order of a run's steps. When `tests/session/durable/test_step_order.py` fails, raise the number.
 VERSION = "loop-1"
 _DELETE_TOGETHER = 1_000
 
@@ -110,6 +110,7 @@ class Records:
         # Whether a commit that failed was made is not always known: then it is there already.
         step = upsert(outputs).on_conflict_do_nothing()
         at_work = (f.queue_name == QUEUE, f.status == "PENDING")
+        self.flows = "workflow_status" if schema is None else f"{schema}.workflow_status"
         self.own = Prepared(database, own)
         self.step = Prepared(database, step, columns)
         self.attempts = select(f.recovery_attempts).where(f.workflow_uuid == bindparam("of_run"))
