@@ -4,6 +4,7 @@
     make bench ARGS="--measures steps,growth --rounds 3"
     make bench ARGS="--peers openai,pydantic_ai"         beside others, each in a venv of its own
     make bench ARGS=--sessions                           what writing sessions down costs
+    make bench ARGS=--durable                            what durable runs cost beside that
     make bench ARGS=--speech                             transcription (--hour: an hour of it)
 
 A figure is the median of its rounds, with half their spread as noise; a ratio is the median of the
@@ -67,8 +68,14 @@ def main() -> None:
     parser.add_argument("--peers", default="", help=f"of {','.join(PEERS)}")
     parser.add_argument("--speech", action="store_true", help="measure transcription instead")
     parser.add_argument("--hour", action="store_true", help="with --speech: an hour of sound")
+    parser.add_argument("--durable", nargs="?", const="", metavar="URL", help="measure durable runs instead")
     parser.add_argument("--sessions", action="store_true", help="measure stored sessions instead")
     options = parser.parse_args()
+    if options.durable is not None:
+        from bench import durable
+
+        durable.main(options.durable or None)
+        return
     if options.sessions:
         from bench import sessions
 
