@@ -1,11 +1,14 @@
 """What a session writes, in memory and in databases: atomically, once, and only while it may."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from playhead.errors import StoreError
 from playhead.ids import new_id, now_ms
@@ -24,7 +27,8 @@ from playhead.storage.memory_ledger import MemoryLedger
 from playhead.storage.sql_calls import SQLCallLog
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.storage.summaries import Summary
-from playhead.storage.tables import key_of, metadata
+from playhead.storage.tables import agent_threads, key_of, metadata
+from playhead.storage.turns import SQLTurnStore
 from playhead.types import (
     AssistantMessage,
     CallAnswer,
@@ -34,6 +38,7 @@ from playhead.types import (
     ToolMessage,
     UserMessage,
 )
+from tests.support.databases import new_url
 
 pytestmark = pytest.mark.anyio
 
@@ -318,3 +323,72 @@ async def test_of_a_deleted_thread_a_database_keeps_one_number_and_no_name(
         assert (created_at > 0, updated_at > 0, seq) == (True, True, 2)
         assert await ledger.delete_tenant("acme") == 0
         assert await ledger.run(again.run_id, tenant_id="acme") is None, "it is the tenant's again"
+
+
+async def test_nothing_is_written_of_a_run_that_is_not_there(ledger: Ledger) -> None:
+    """Q206: its thread was deleted; that another began under the same id changes nothing."""
+    run = await ledger.accept(a_run(message_id="m"))
+    assert run.message is not None
+    await ledger.record(Entry(run, [event("a")], [(run.message, 0)], "running"))
+    await ledger.delete_thread(Thread("t"))
+    for _ in range(2):
+        for late in (
+            Entry(run, [event("b")], [(AssistantMessage("late"), 1)]),
+            Entry(run, [event("a"), event("end")], state="ended", again=True),
+            Entry(run, state="paused", pending=[PendingCall(CALL, "approval", "h", 9)]),
+        ):
+            with pytest.raises(StoreError, match="'t' was deleted") as caught:
+                await ledger.record(late)
+            assert caught.value.code == "deleted"
+        with pytest.raises(StoreError):
+            await ledger.results.put("t", "r", "long", turn_id=run.turn_id)
+        assert await ledger.results.page("t", "r", 0, 9) is None
+        assert (await seqs(ledger), await ledger.turns.window("t"), await ledger.pending(run.turn_id)) == (
+            [],
+            [],
+            [],
+        )
+        other = await ledger.accept(a_run(message_id="m"))
+        with pytest.raises(StoreError) as caught:
+            await ledger.absorb([other], run, 2)
+        assert caught.value.code == "deleted"
+        assert [r.state for r in await ledger.runs(Thread("t"))] == ["queued"]
+    assert other.message is not None
+    recorded = await ledger.record(Entry(other, [event("a")], [(other.message, 0)], "running"))
+    assert ([row.seq for row in recorded.rows], recorded.seqs) == ([1], [2])
+
+
+async def test_who_waits_for_a_deletion_to_be_done_finds_it_done(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Q193, Q206: on a server both have begun by then; what was seen before the lock counts no more."""
+    url = new_url(request, "postgres", tmp_path)
+    loop, begun, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    async with await open_database(url) as one, await open_database(url) as two:
+        ledger = SQLLedger(two)
+        run = await ledger.accept(a_run())
+        await ledger.record(Entry(run, [event("a")], state="running"))
+
+        def forget(connection: Connection) -> None:
+            SQLTurnStore(one).forget(connection, agent_threads.c.thread_key == key_of(None, "t"))
+            loop.call_soon_threadsafe(begun.set)
+            go_on.wait(20)
+
+        def waits(connection: Connection) -> bool:
+            query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            return connection.execute(text(query)).first() is not None
+
+        deleting = asyncio.create_task(one.write(forget))
+        await begun.wait()
+        recording = asyncio.create_task(ledger.record(Entry(run, [event("b")])))
+        accepting = asyncio.create_task(ledger.accept(a_run()))
+        async with asyncio.timeout(20):
+            while not await one.read(waits):
+                pass
+            go_on.set()
+            await deleting
+            with pytest.raises(StoreError) as caught:
+                await recording
+            assert caught.value.code == "deleted"
+            anew = await accepting
+        assert (await ledger.record(Entry(anew, [event("a")]))).seqs == [2]

@@ -22,7 +22,7 @@ class CallNotes:
 
     def __init__(self, log: CallLog) -> None:
         self._log = log
-        self._waiting: list[CallRecord] = []
+        self._waiting: list[tuple[LiveRun, CallRecord]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -34,12 +34,12 @@ class CallNotes:
         def note(record: CallRecord) -> None:
             named = replace(record, thread_id=thread_id, tenant_id=tenant_id, turn_id=turn_id)
             # A tool may call a model from a thread of its own.
-            loop.call_soon_threadsafe(self._add, named)
+            loop.call_soon_threadsafe(self._add, run, named)
 
         call_watcher.set(note)
 
-    def _add(self, record: CallRecord) -> None:
-        self._waiting.append(record)
+    def _add(self, run: LiveRun, record: CallRecord) -> None:
+        self._waiting.append((run, record))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_COMPANY, self._flush)
 
@@ -59,7 +59,7 @@ class CallNotes:
     async def _write(self) -> None:
         while self._waiting:
             records, self._waiting = self._waiting, []
-            written = (self._log.record(record) for record in records)
+            written = (self._log.record(record) for run, record in records if not run.deleted)
             for failed in await asyncio.gather(*written, return_exceptions=True):
                 if isinstance(failed, Exception):  # a log of the application's own
                     log_failure(failed)

@@ -20,7 +20,7 @@ from playhead.ids import new_id
 from playhead.session.feed import GROWING, Feed, Growing
 from playhead.session.shown import Shown, event_bytes
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import Also, Entry, Ledger, NewEvent, Recorded, RunRow
+from playhead.storage.ledger import DELETED, Also, Entry, Ledger, NewEvent, Recorded, RunRow
 from playhead.types import ChatMessage
 
 logger = logging.getLogger("playhead")
@@ -62,6 +62,7 @@ class Journal:
         patience: how long a database that is away is waited for, in seconds; `PATIENCE` by default.
         resumed: some of the run may be written already, by who carried it out before.
         guard: of what was noted, returns what each entry is written with, and raises where it must not be.
+        on_deleted: called when the run is found to be deleted; nothing more is then written or shown.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Journal:
         patience: float | None = None,
         resumed: bool = False,
         guard: Callable[[Sequence[Any]], Also] | None = None,
+        on_deleted: Callable[[], None] | None = None,
     ) -> None:
         self.rows: list[TurnRow] = []
         self._ledger = ledger
@@ -100,6 +102,8 @@ class Journal:
         self._stopped = False
         self._progress_at: dict[str, float] = {}
         self._progressed = 0
+        self._on_deleted = on_deleted
+        self._deleted: StoreError | None = None
 
     def add(self, key: str, event: Event, message: Said | None = None) -> None:
         """Record an event soon, once for its key, with the message that it stands for."""
@@ -273,16 +277,25 @@ class Journal:
         deadline, delay = monotonic() + (PATIENCE if self._patience is None else self._patience), _FIRST_DELAY
         while True:
             if self._stopped:
-                raise StoreError("The run is over; what comes after its end is not written.")
+                raise self._deleted or StoreError("The run is over; what comes after its end is not written.")
             try:
                 return await self._ledger.record(replace(entry, again=True) if self._unsure else entry)
             except StoreError as error:
+                if error.code == DELETED:
+                    self._end_deleted(error)
+                    raise
                 # What became of it is not known, and some of it is in whatever is tried next.
                 self._unsure = True
                 if not error.passing or monotonic() > deadline:
                     raise
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)
+
+    def _end_deleted(self, error: StoreError) -> None:
+        self._deleted = error
+        self.stop()
+        if self._on_deleted is not None:
+            self._on_deleted()
 
     def _show(self, batch: _Batch, recorded: Recorded) -> None:
         self.rows.extend(recorded.rows)
@@ -308,7 +321,7 @@ class Journal:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
-        if not waiters:
+        if not waiters and self._deleted is None:
             logger.warning("Events of a run wait to be written:\n%s", masked_traceback(error))
 
 

@@ -19,7 +19,7 @@ from playhead.session.journal import Journal, Said
 from playhead.session.port import StoredPort, last_turns, opening_events
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import OPEN, Enlist, Entry, Ledger, RunRow, Thread, conflict, thread_of
+from playhead.storage.ledger import DELETED, OPEN, Enlist, Entry, Ledger, RunRow, Thread, conflict, thread_of
 from playhead.types import AgentRunResult, UserMessage
 
 logger = logging.getLogger("playhead")
@@ -228,6 +228,7 @@ class Lines:
             "pend": lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),
             "steer": lambda step: self._absorb(run, step),
             "cancel": run.cancel,
+            "on_deleted": lambda: self._deleted(run),
         }
 
     async def _absorb(self, active: LiveRun, step: int) -> Sequence[UserMessage]:
@@ -261,6 +262,7 @@ class Lines:
         """See to it that the end is told and written, once, and let the next run of the thread begin."""
         if run.result.done():
             return
+        run.deleted = run.deleted or reason[2] == DELETED
         result = run.outcome(reason)
         if reason[2] != StoreError.code:
             with suppress(StoreError, TimeoutError):
@@ -321,6 +323,13 @@ class Lines:
             await asyncio.wait((run.task,), timeout=_LAST_MOMENT)
             await self._finish(run, CANCELLED)
 
+    def _deleted(self, run: LiveRun) -> None:
+        """Stop a run that another process deleted, with its thread."""
+        run.deleted = True
+        run.cancel.set()
+        if run.task is not None:
+            run.finishing = run.finishing or self._spawn(self._give_up(run))
+
     def _cancelled(self, run: LiveRun, error: asyncio.CancelledError) -> Reason:
         task = asyncio.current_task()
         if task is None or not task.cancelling():
@@ -348,5 +357,8 @@ def _pass_on(
 
 
 def _log_failure(run: LiveRun, error: BaseException) -> None:
+    if isinstance(error, StoreError) and error.code == DELETED:
+        logger.info("Run %s was stopped: its thread was deleted.", run.run_id)
+        return
     # Masked: the application's own errors may quote a key, and name paths of this machine.
     logger.error("Run %s failed.\n%s", run.run_id, masked_traceback(error))

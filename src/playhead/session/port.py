@@ -47,6 +47,7 @@ class StoredPort(PlainPort):
         steer: returns messages that came in for this run before a step, and are written as its own.
         journal: what writes, where it is not to be a plain one.
         cancel: as `PlainPort` takes it.
+        on_deleted: as `Journal` takes it.
     """
 
     def __init__(
@@ -64,11 +65,12 @@ class StoredPort(PlainPort):
         steer: Steer | None = None,
         cancel: asyncio.Event | None = None,
         journal: Journal | None = None,
+        on_deleted: Callable[[], None] | None = None,
     ) -> None:
         plain = {"cancel": cancel, "answers": run.answers, "turn_id": run.turn_id, "run_id": run.run_id}
         super().__init__((), **plain)  # type: ignore[arg-type]  # named as they are
         self.quiet = False
-        self.journal = journal or Journal(ledger, run, feed, flush_seconds)
+        self.journal = journal or Journal(ledger, run, feed, flush_seconds, on_deleted=on_deleted)
         self.delta = self.journal.live
         self.steps: list[AgentStep] = []
         self._ledger = ledger

@@ -11,7 +11,7 @@ from playhead.events import RunEnd
 from playhead.ids import now_ms
 from playhead.session.port import StoredPort
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import Enlist, RunRow, Thread, coded, thread_of
+from playhead.storage.ledger import Enlist, RunRow, Thread, coded, deleted, thread_of
 from playhead.types import AgentRunResult, AssistantMessage, ContentPart, FinishReason, UserMessage
 
 Said: TypeAlias = str | Sequence[ContentPart] | UserMessage
@@ -56,6 +56,7 @@ class LiveRun:
         self.enlist: Enlist | None = None
         # Another process goes on with it.
         self.lost = False
+        self.deleted = False  # by another process, with its thread
 
     @property
     def run_id(self) -> str:
@@ -68,6 +69,9 @@ class LiveRun:
 
     def outcome(self, reason: Reason) -> AgentRunResult:
         """The result of a run that did not come to tell its own."""
+        if self.deleted:
+            gone = deleted(self.row)
+            reason = ("error", str(gone), gone.code)
         finish_reason, error, code = reason
         said = self.port.written if self.port is not None else ()
         written = {message.id for message in said}

@@ -21,6 +21,7 @@ OPEN: tuple[RunState, ...] = ("queued", "running")
 Also: TypeAlias = Callable[[Any], None]
 """What else is written in a transaction, by whoever carries out the run: a function of its connection."""
 DEFAULT_PAGE = 500
+DELETED = "deleted"  # the code of `deleted`
 
 
 class Enlist(NamedTuple):
@@ -204,13 +205,16 @@ class Ledger(Protocol):
 
         A message whose id the thread holds is not written again. Where the first is of another turn,
         nothing is written at all. A run's last state is written once: raises `StoreError` with code
-        `conflict` for a run that has ended already, and nothing of the entry is written.
+        `conflict` for a run that has ended already, and nothing of the entry is written. Of a run that
+        was deleted with its thread nothing is written either, and what others noted of its turn since is
+        forgotten: raises `StoreError` with code `deleted`.
         """
         ...
 
     async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
         """Give queued runs of a thread to the one that takes their messages in before a step: they are
-        written as its own. Returns the ids of those that still were queued."""
+        written as its own. Returns the ids of those that still were queued. Raises as `record` does
+        where the run itself was deleted."""
         ...
 
     async def run(self, run_id: str, *, tenant_id: str | None = None) -> RunRow | None:
@@ -263,6 +267,12 @@ def answered(call_id: str) -> str:
 def over(run: RunRow) -> str:
     """What is said of a run that shall go on after its end."""
     return f"The run {run.run_id!r} has ended, and cannot go on."
+
+
+def deleted(run: RunRow) -> StoreError:
+    """Return the error of a run that shall go on after its thread was deleted."""
+    text = f"The thread {run.thread_id!r} was deleted while the run was at work: nothing of it is kept."
+    return coded(DELETED, text)
 
 
 def taken(thread: Thread) -> str:

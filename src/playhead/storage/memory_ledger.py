@@ -24,6 +24,7 @@ from playhead.storage.ledger import (
     RunState,
     Thread,
     conflict,
+    deleted,
     over,
     taken,
     thread_of,
@@ -137,7 +138,9 @@ class MemoryLedger:
 
     async def record(self, entry: Entry) -> Recorded:
         """See `Ledger.record`."""
-        run = self._runs.get((entry.run.tenant_id, entry.run.run_id), entry.run)
+        run = self._runs.get((entry.run.tenant_id, entry.run.run_id))
+        if run is None:
+            raise deleted(entry.run)
         keys = self._keys.setdefault(run.run_id, {})
         # The state was set with the events, or neither was written.
         state_is_new = not (entry.again and entry.events and entry.events[-1].key in keys)
@@ -164,6 +167,8 @@ class MemoryLedger:
 
     async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
         """See `Ledger.absorb`."""
+        if (by.tenant_id, by.run_id) not in self._runs:
+            raise deleted(by)
         taken = []
         for given in runs:
             run = self._runs.get((by.tenant_id, given.run_id))

@@ -26,7 +26,7 @@ class ResultStore(Protocol):
     async def put(
         self, thread_id: str, result_id: str, text: str, *, turn_id: str, tenant_id: str | None = None
     ) -> None:
-        """Keep a result, once for its id. The thread must be there: raises `StoreError` otherwise."""
+        """Keep a result, once for its id. The turn must be there: raises `StoreError` otherwise."""
         ...
 
     async def page(
@@ -34,6 +34,11 @@ class ResultStore(Protocol):
     ) -> ResultPage | None:
         """Return at most `limit` characters from `offset` on; None where the thread has no such result."""
         ...
+
+
+def no_turn(turn_id: str) -> StoreError:
+    """Return the error of a result that nothing belongs to."""
+    return StoreError(f"The turn {turn_id!r} is not there, or was deleted; nothing is kept beside it.")
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -57,8 +62,9 @@ class MemoryResultStore:
         self, thread_id: str, result_id: str, text: str, *, turn_id: str, tenant_id: str | None = None
     ) -> None:
         """See `ResultStore.put`."""
-        if not await self._turns.window(thread_id, turns=1, tenant_id=tenant_id):
-            raise StoreError(f"The thread {thread_id!r} is not there; nothing is kept beside it.")
+        rows = await self._turns.turn(turn_id, tenant_id=tenant_id)
+        if all(row.thread_id != thread_id for row in rows):
+            raise no_turn(turn_id)
         held = self._held.setdefault((tenant_id, thread_id), {})
         held.setdefault(result_id, _Kept(text, turn_id, now_ms()))
 

@@ -3,16 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from playhead.encode import scrub
 from playhead.ids import now_ms
 from playhead.storage.engine import Database
 from playhead.storage.ledger import (
     AT_WORK,
     OPEN,
-    SPOKEN_SINCE,
     Enlist,
     Entry,
     NewEvent,
@@ -21,8 +19,8 @@ from playhead.storage.ledger import (
     RunRow,
     RunState,
     Thread,
-    answered,
     conflict,
+    deleted,
     over,
     taken,
 )
@@ -30,7 +28,15 @@ from playhead.storage.prepared import Prepared
 from playhead.storage.rows import prepare, thread_columns
 from playhead.storage.sql_events import SQLEventLog
 from playhead.storage.sql_results import SQLResultStore
-from playhead.storage.sql_runs import RUN, pending_columns, read_pending, read_run, run_columns
+from playhead.storage.sql_runs import (
+    RUN,
+    SPEAKS,
+    pending_columns,
+    read_pending,
+    read_run,
+    run_columns,
+    take_answers,
+)
 from playhead.storage.sql_summaries import REPLACE_SUMMARIES, SQLSummaryStore
 from playhead.storage.tables import (
     agent_events,
@@ -51,17 +57,8 @@ _OF_KEY = RUN.where(_runs.run_key == bindparam("of_run"))
 _OF_MESSAGE = RUN.where(
     _runs.thread_key == bindparam("of_thread"), _runs.message_key == bindparam("of_message")
 )
-# A message that another run took in was said in that one; one that was taken back was not said.
-_SPEAKS = and_(
-    _runs.state != "absorbed",
-    or_(
-        _runs.finish_reason.is_distinct_from("cancelled"),
-        _runs.first_seq > 0,
-        exists().where(_turns.thread_key == _runs.thread_key, _turns.message_key == _runs.message_key),
-    ),
-)
 _LAST_RUN = (
-    RUN.where(_runs.thread_key == bindparam("of_thread"), _SPEAKS).order_by(_runs.row_id.desc()).limit(1)
+    RUN.where(_runs.thread_key == bindparam("of_thread"), SPEAKS).order_by(_runs.row_id.desc()).limit(1)
 )
 _IS_OPEN = or_(*(_runs.state == state for state in OPEN))
 _SET_STATE = (
@@ -87,41 +84,17 @@ _REPLACE = (
     .where(_turns.thread_key == bindparam("of_thread"), _turns.seq >= bindparam("from_seq"))
     .values(replaced=1)
 )
-_ANSWER = (
-    update(agent_pending)
-    .where(
-        _pending.turn_key == bindparam("of_turn"),
-        _pending.call_key == bindparam("of_call"),
-        _pending.answered_by.is_(None),
-    )
-    .values(answered_by=bindparam("by"))
-)
 _PENDING = (
     select(_pending.call, _pending.kind, _pending.args_hash, _pending.expires_at, _pending.answered_by)
     .where(_pending.turn_key == bindparam("of_turn"))
     .order_by(_pending.place)
 )
+_FORGET_CALLS = delete(ai_call_log).where(
+    ai_call_log.c.tenant_key == bindparam("of_tenant"), ai_call_log.c.turn_key == bindparam("of_turn")
+)
 _AT_WORK = (
     select(_runs.row_id)
     .where(_runs.thread_key == bindparam("of_thread"), _runs.run_key != bindparam("of_run"), _IS_OPEN)
-    .limit(1)
-)
-# Nobody may have spoken since the last run of the turn: what came then said no to what waited.
-_LATEST_OF_TURN = (
-    select(_runs.row_id)
-    .where(_runs.thread_key == bindparam("of_thread"), _runs.turn_id == bindparam("of_turn_id"))
-    .order_by(_runs.row_id.desc())
-    .limit(1)
-    .scalar_subquery()
-)
-_SPOKEN_SINCE = (
-    select(_runs.row_id)
-    .where(
-        _runs.thread_key == bindparam("of_thread"),
-        _runs.row_id > _LATEST_OF_TURN,
-        _runs.turn_id != bindparam("of_turn_id"),
-        _SPEAKS,
-    )
     .limit(1)
 )
 
@@ -190,7 +163,7 @@ class SQLLedger:
         """See `Ledger.record`."""
         written = _Written(entry)
 
-        def work(connection: Connection) -> Recorded:
+        def work(connection: Connection) -> Recorded | None:
             for also in entry.also:
                 also(connection)
             events = entry.events
@@ -199,7 +172,11 @@ class SQLLedger:
                 there = self.events.there(connection, written.run_key, [event.key for event in events])
                 events = [event for event in events if event.key not in there]
             counts = {**written.counts, "events": len(events)}
-            seq, last = self.turns.count(connection, written.thread, **counts)
+            places = self.turns.count_in(connection, written.thread, written.run_key, **counts)
+            if places is None:
+                connection.execute(_FORGET_CALLS, written.calls)
+                return None
+            seq, last = places
             recorded = self._put(connection, written, events, seq, last)
             if events and recorded.seqs[0] is None:
                 return Recorded(recorded.rows, [None] * len(entry.events))
@@ -208,18 +185,21 @@ class SQLLedger:
                 self._state(connection, entry, written.run_key, last - len(events) + 1)
             for place, call in enumerate(entry.pending):
                 connection.execute(self._wait, pending_columns(entry.run, call, place))
-            places = iter(recorded.seqs)
-            seqs = [there[event.key] if event.key in there else next(places) for event in entry.events]
+            new = iter(recorded.seqs)
+            seqs = [there[event.key] if event.key in there else next(new) for event in entry.events]
             return Recorded(recorded.rows, seqs)
 
-        return await self._database.write(work, order=written.thread["thread_key"])
+        found = await self._database.write(work, order=written.thread["thread_key"])
+        if found is None:
+            raise deleted(entry.run)
+        return found
 
     def _take_run(
         self, connection: Connection, run: RunRow, columns: Mapping[str, Any], replaces: int | None
     ) -> RunRow:
         thread_key = columns["thread_key"]
         if run.answers:
-            _take_answers(connection, run, thread_key)
+            take_answers(connection, run, thread_key)
         if self._accept.first(connection, columns) is None:
             known = {"of_thread": thread_key, "of_message": columns["message_key"]}
             return read_run(connection.execute(_OF_MESSAGE, known).one())
@@ -248,6 +228,7 @@ class SQLLedger:
     async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
         """See `Ledger.absorb`."""
         thread_id, tenant_id = by.thread_id, by.tenant_id
+        thread, by_key = thread_columns(thread_id, tenant_id, now_ms()), key_of(tenant_id, by.run_id)
         new = [
             (run, prepare(thread_id, run.message, turn_id=by.turn_id, step_index=step, tenant_id=tenant_id))
             for run in runs
@@ -255,6 +236,8 @@ class SQLLedger:
         ]
 
         def work(connection: Connection) -> list[str]:
+            if self.turns.count_in(connection, thread, by_key) is None:
+                raise deleted(by)
             taken = []
             for run, row in new:
                 values = {"by": by.run_id, "new_ended_at": now_ms(), "of_run": key_of(tenant_id, run.run_id)}
@@ -263,7 +246,7 @@ class SQLLedger:
                     taken.append(run.run_id)
             return taken
 
-        return await self._database.write(work, order=key_of(tenant_id, thread_id))
+        return await self._database.write(work, order=thread["thread_key"])
 
     async def run(self, run_id: str, *, tenant_id: str | None = None) -> RunRow | None:
         """See `Ledger.run`."""
@@ -387,14 +370,4 @@ class _Written:
             for m, step in entry.messages
         ]
         self.counts = {"rows": 1 if self.rows else 0, "events": len(entry.events)}
-
-
-def _take_answers(connection: Connection, run: RunRow, thread_key: str) -> None:
-    of_turn = key_of(run.tenant_id, run.turn_id)
-    for answer in run.answers:
-        call = {"of_turn": of_turn, "of_call": key_of(answer.call_id), "by": run.run_id}
-        if not connection.execute(_ANSWER, call).rowcount:
-            raise conflict(answered(answer.call_id))
-    turn = {"of_thread": thread_key, "of_turn_id": scrub(run.turn_id)}
-    if connection.execute(_SPOKEN_SINCE, turn).first() is not None:
-        raise conflict(SPOKEN_SINCE)
+        self.calls = {"of_tenant": self.thread["tenant_key"], "of_turn": key_of(run.turn_id)}

@@ -19,8 +19,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from playhead.encode import scrub
 from playhead.ids import now_ms
 from playhead.storage.engine import Database
-from playhead.storage.results import ResultPage
-from playhead.storage.tables import agent_results, agent_turns, key_of
+from playhead.storage.results import ResultPage, no_turn
+from playhead.storage.tables import agent_results, agent_threads, agent_turns, key_of
 
 _results = agent_results.c
 _HIGHEST = 2**31 - 2  # no text is as long, and no database counts further in one
@@ -31,6 +31,17 @@ _PAGE = select(
     func.length(_results.text),
 ).where(_results.thread_key == bindparam("of_thread"), _results.result_key == bindparam("of_result"))
 _TURNS = select(_results.turn_key).where(_results.thread_key == bindparam("of_thread")).distinct()
+# On Postgres this keeps others from deleting the thread until the transaction ends.
+_THERE = (
+    select(agent_threads.c.thread_key)
+    .where(
+        agent_threads.c.thread_key == bindparam("of_thread"),
+        exists().where(
+            agent_turns.c.thread_key == bindparam("of_thread"), agent_turns.c.turn_key == bindparam("of_turn")
+        ),
+    )
+    .with_for_update(read=True)
+)
 
 
 class SQLResultStore:
@@ -57,9 +68,14 @@ class SQLResultStore:
             "text": scrub(text),
             "created_at": now_ms(),
         }
-        await self._database.write(
-            lambda connection: connection.execute(self._put, row).rowcount, order=thread_key
-        )
+
+        def work(connection: Connection) -> None:
+            turn = {"of_thread": thread_key, "of_turn": row["turn_key"]}
+            if connection.execute(_THERE, turn).first() is None:
+                raise no_turn(turn_id)
+            connection.execute(self._put, row)
+
+        await self._database.write(work, order=thread_key)
 
     async def page(
         self, thread_id: str, result_id: str, offset: int, limit: int, *, tenant_id: str | None = None

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from sqlalchemy import select
+from sqlalchemy import Connection, and_, bindparam, exists, or_, select, update
 
 from playhead.encode import encode_result, message_bytes, scrub
 from playhead.errors import StoreError
-from playhead.storage.ledger import PendingCall, RunRow, coded
-from playhead.storage.tables import agent_runs, key_of
+from playhead.storage.ledger import SPOKEN_SINCE, PendingCall, RunRow, answered, coded, conflict
+from playhead.storage.tables import agent_pending, agent_runs, agent_turns, key_of
 from playhead.types import AgentContext, CallAnswer, ToolCall, UserMessage
 
 logger = logging.getLogger("playhead.storage")
@@ -27,7 +27,47 @@ _call = msgspec.json.Decoder(ToolCall).decode
 
 _PLAIN = ("run_id", "turn_id", "thread_id", "tenant_id", "state", "policy")
 _REST = ("owner", "absorbed_by", "first_seq", "finish_reason", "created_at")
+_runs = agent_runs.c
+_turns = agent_turns.c
+_pending = agent_pending.c
 RUN = select(*(agent_runs.c[name] for name in (*_PLAIN, "message", "answers", "context", *_REST)))
+
+# A message that another run took in was said in that one; one that was taken back was not said.
+SPEAKS = and_(
+    _runs.state != "absorbed",
+    or_(
+        _runs.finish_reason.is_distinct_from("cancelled"),
+        _runs.first_seq > 0,
+        exists().where(_turns.thread_key == _runs.thread_key, _turns.message_key == _runs.message_key),
+    ),
+)
+_ANSWER = (
+    update(agent_pending)
+    .where(
+        _pending.turn_key == bindparam("of_turn"),
+        _pending.call_key == bindparam("of_call"),
+        _pending.answered_by.is_(None),
+    )
+    .values(answered_by=bindparam("by"))
+)
+# Nobody may have spoken since the last run of the turn: what came then said no to what waited.
+_LATEST_OF_TURN = (
+    select(_runs.row_id)
+    .where(_runs.thread_key == bindparam("of_thread"), _runs.turn_id == bindparam("of_turn_id"))
+    .order_by(_runs.row_id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_SPOKEN_SINCE = (
+    select(_runs.row_id)
+    .where(
+        _runs.thread_key == bindparam("of_thread"),
+        _runs.row_id > _LATEST_OF_TURN,
+        _runs.turn_id != bindparam("of_turn_id"),
+        SPEAKS,
+    )
+    .limit(1)
+)
 
 
 def run_columns(run: RunRow) -> dict[str, Any]:
@@ -91,6 +131,21 @@ def read_pending(row: Any) -> PendingCall:
     """Return a call that waits, as it was written."""
     columns = row._asdict()
     return PendingCall(**{**columns, "call": _call(columns["call"])})
+
+
+def take_answers(connection: Connection, run: RunRow, thread_key: str) -> None:
+    """Mark calls of a run's turn as answered by it, within a `Database.write`.
+
+    Raises `StoreError`, `conflict`, where one does not wait, or somebody spoke since.
+    """
+    of_turn = key_of(run.tenant_id, run.turn_id)
+    for answer in run.answers:
+        call = {"of_turn": of_turn, "of_call": key_of(answer.call_id), "by": run.run_id}
+        if not connection.execute(_ANSWER, call).rowcount:
+            raise conflict(answered(answer.call_id))
+    turn = {"of_thread": thread_key, "of_turn_id": scrub(run.turn_id)}
+    if connection.execute(_SPOKEN_SINCE, turn).first() is not None:
+        raise conflict(SPOKEN_SINCE)
 
 
 def as_json(value: Any) -> str:

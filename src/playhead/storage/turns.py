@@ -79,6 +79,18 @@ class SQLTurnStore:
             },
         ).returning(_threads.last_seq, _threads.last_event_seq)
         self._count = Prepared(database, count, [c.key for c in _threads if c.key not in _COUNTS])
+        there = exists().where(agent_runs.c.run_key == bindparam("of_run"))
+        count_in = (
+            update(agent_threads)
+            .where(_threads.thread_key == bindparam("of_thread"), there)
+            .values(
+                last_seq=_threads.last_seq + rows,
+                last_event_seq=_threads.last_event_seq + events,
+                updated_at=bindparam("now", type_=BigInteger),
+            )
+            .returning(_threads.last_seq, _threads.last_event_seq)
+        )
+        self._count_in = Prepared(database, count_in)
         first = (
             select(_turns.turn_seq)
             .where(_turns.turn_key == bindparam("of_turn"), _turns.thread_key == bindparam("of_thread"))
@@ -118,6 +130,20 @@ class SQLTurnStore:
         counted = self._count.first(connection, {**thread, "rows": rows, "events": events})
         assert counted is not None
         return counted[0], counted[1]
+
+    def count_in(
+        self,
+        connection: Connection,
+        thread: Mapping[str, Any],
+        run_key: str,
+        *,
+        rows: int = 0,
+        events: int = 0,
+    ) -> tuple[int, int] | None:
+        """The same for a run that was accepted; None, and nothing is taken, where it was deleted since."""
+        of = {"of_thread": thread["thread_key"], "of_run": run_key, "now": thread["updated_at"]}
+        counted = self._count_in.first(connection, {**of, "rows": rows, "events": events})
+        return None if counted is None else (counted[0], counted[1])
 
     def put_at(self, connection: Connection, new: NewTurn, seq: int) -> TurnRow:
         """Write a row to its place, which is the thread's last; give it back if the id is there."""

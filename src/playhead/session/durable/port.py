@@ -58,6 +58,7 @@ class DurablePort(StoredPort):
             patience=math.inf,
             resumed=resumed,
             guard=lambda steps: engine.write(claim, steps),
+            on_deleted=more["on_deleted"],
         )
         super().__init__(ledger, run, feed, journal=journal, **more)
         self.claim = claim
