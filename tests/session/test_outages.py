@@ -310,6 +310,28 @@ async def test_a_full_disk_is_waited_for_and_then_told(url: str, monkeypatch: py
             ]
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_file_that_is_deleted_in_mid_run_is_told(url: str) -> None:
+    """Q206: the run ends once with what is wrong, and says nothing that is kept nowhere."""
+    async for sessions, llm, run_id in held(url):
+        reading = sessions.events(run_id)
+        assert (await anext(reading)).type == "run_start"
+        file_of(url).unlink()
+        llm.gate.set()
+        async with asyncio.timeout(10):
+            end = [event async for event in reading][-1]
+        assert isinstance(end, RunEnd)
+        assert (end.result.finish_reason, end.result.error_code) == ("error", "store")
+        assert "was deleted while it was open" in str(end.result.error_message)
+        with pytest.raises(StoreError, match="was deleted while it was open"):
+            await sessions.run("t", "more")
+        assert not file_of(url).exists()
+
+
+def file_of(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
 async def limit(database: Database, more: int) -> None:
     def work(connection: Any) -> None:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()

@@ -15,8 +15,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.encode import error_text, scrub
 from playhead.ids import now_ms
-from playhead.storage.engine import Database, Work
+from playhead.storage.engine import Database
 from playhead.storage.tables import breaker_states, key_of
+from playhead.storage.writer import Work
 
 logger = logging.getLogger("playhead.storage")
 

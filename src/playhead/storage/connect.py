@@ -1,7 +1,9 @@
 """How to reach a database: SQLite in a file, or Postgres by URL."""
 
+import os
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +20,16 @@ _FORMS = "write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
 
 
 class Engines(NamedTuple):
-    """One engine to write with and one to read with. `name` holds no password and no folder."""
+    """One engine to write with and one to read with. `name` holds no password and no folder.
+
+    `check` raises `StoreError` once the file of a SQLite database is not the one that was opened: who has
+    it open would go on to write what nobody can find.
+    """
 
     name: str
     write: Engine
     read: Engine
+    check: Callable[[], None] = lambda: None
 
     def dispose(self) -> None:
         self.write.dispose()
@@ -88,7 +95,24 @@ def _sqlite(url: URL, busy_timeout: float) -> Engines:
     read = create_engine(url, pool_size=_READERS, **options)
     _prepare(write, "BEGIN IMMEDIATE")
     _prepare(read, "BEGIN")
-    return Engines(name, write, read)
+    return Engines(name, write, read, _check_of(str(path), name))
+
+
+def _check_of(path: str, name: str) -> Callable[[], None]:
+    opened = os.stat(path)
+
+    def check() -> None:
+        try:
+            became = "" if os.path.samestat(os.stat(path), opened) else "replaced"
+        except OSError:
+            became = "deleted"
+        if became:
+            raise StoreError(
+                f"The database {name} was {became} while it was open. Nothing is kept until its file is put"
+                " back, or the database is opened anew."
+            )
+
+    return check
 
 
 def guest_engine(url: URL, size: int) -> Engine:

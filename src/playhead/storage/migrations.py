@@ -213,6 +213,8 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         "ALTER TABLE agent_runs ADD COLUMN stopping INTEGER NOT NULL DEFAULT 0",
         "CREATE TABLE agent_processes (name TEXT NOT NULL PRIMARY KEY, seen_at BIGINT NOT NULL)",
     ),
+    # What is old is found by its run; each commit wrote a page of this.
+    ("DROP INDEX agent_events_age",),
 )
 
 _IDS = {

@@ -2,6 +2,7 @@
 statement costs more than the database does."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Connection
@@ -16,6 +17,8 @@ class Prepared:
     Args:
         statement: any of SQLAlchemy's, without expanding parameters.
         columns: of an INSERT that names no values: those that are given.
+
+    Raises `KeyError` where a value is not given.
     """
 
     def __init__(
@@ -26,7 +29,10 @@ class Prepared:
             column_keys=columns,
         )
         self._sql = str(compiled)
-        self._order: Sequence[str] | None = compiled.positiontup
+        order: Sequence[str] | None = compiled.positiontup
+        # Of one name it would return the bare value.
+        self._in_order = itemgetter(*order) if order and order[1:] else None
+        self._only = order[0] if order and not order[1:] else None
         self._fixed = {name: value for name, value in compiled.params.items() if value is not None}
         self._direct = database.dialect == "sqlite"
 
@@ -36,6 +42,15 @@ class Prepared:
             row: Sequence[Any] | None = _driver(connection).execute(self._sql, self._of(values)).fetchone()
             return row
         return connection.exec_driver_sql(self._sql, self._of(values)).first()
+
+    def all(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
+        """Execute it and return its rows."""
+        if self._direct:
+            rows: Sequence[Sequence[Any]] = (
+                _driver(connection).execute(self._sql, self._of(values)).fetchall()
+            )
+            return rows
+        return connection.exec_driver_sql(self._sql, self._of(values)).all()
 
     def changed(self, connection: Connection, values: Mapping[str, Any]) -> int:
         """Execute it and return how many rows it changed."""
@@ -54,9 +69,9 @@ class Prepared:
 
     def _of(self, values: Mapping[str, Any]) -> Any:
         named = {**self._fixed, **values} if self._fixed else values
-        if self._order is None:
-            return dict(named)
-        return [named.get(name) for name in self._order]
+        if self._in_order is not None:
+            return self._in_order(named)
+        return dict(named) if self._only is None else (named[self._only],)
 
 
 def _driver(connection: Connection) -> Any:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row
 
 from playhead.encode import encode_result, message_bytes, scrub
 from playhead.errors import StoreError
@@ -107,7 +106,7 @@ def thread_columns(thread_id: str, tenant_id: str | None, now: int) -> dict[str,
     }
 
 
-def read_rows(found: Sequence[Row[Any]]) -> Sequence[TurnRow]:
+def read_rows(found: Sequence[Sequence[Any]]) -> Sequence[TurnRow]:
     """Return the rows that can be read; of the others only how many there are is logged."""
     rows = [row for row in map(_read_row, found) if row is not None]
     if len(rows) < len(found):
@@ -144,8 +143,8 @@ def _columns(data: bytes) -> dict[str, str | None]:
     return columns
 
 
-def _read_row(found: Row[Any]) -> TurnRow | None:
-    thread_id, turn_id, seq, step_index, tenant_id, created_at, form, extra, *columns = tuple(found)
+def _read_row(found: Sequence[Any]) -> TurnRow | None:
+    thread_id, turn_id, seq, step_index, tenant_id, created_at, form, extra, *columns = found
     if form > FORMAT:
         return None
     try:

@@ -125,7 +125,6 @@ agent_events = Table(
     Column("format", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("run_key", "event_key", name="agent_events_once"),
-    Index("agent_events_age", "created_at"),
 )
 
 # Processes that say that they live, where no lock can tell.

@@ -1,7 +1,7 @@
 """A `TurnStore` in a database."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from itertools import product
 from typing import Any
 
 from sqlalchemy import (
@@ -104,6 +104,9 @@ class SQLTurnStore:
             .returning(_turns.seq)
         )
         self._insert = Prepared(database, put, [c.key for c in _turns if c.key not in _OF_ITSELF])
+        self._windows = {
+            kind: Prepared(database, _window(*kind)) for kind in product((False, True), repeat=2)
+        }
 
     async def append(
         self,
@@ -170,16 +173,17 @@ class SQLTurnStore:
         tenant_id: str | None = None,
     ) -> Sequence[TurnRow]:
         """See `TurnStore.window`. It reads no more turns than it returns."""
-        if turns is not None and turns <= 0:
+        if (turns is not None and turns <= 0) or (before_seq is not None and before_seq <= 1):
             return ()
-        query = _window(limited=turns is not None, bounded=before_seq is not None)
+        query = self._windows[turns is not None, before_seq is not None]
         values: dict[str, Any] = {"thread_key": key_of(tenant_id, thread_id), "before_seq": before_seq}
         values["skipped"] = None if turns is None else turns - 1
-        return await self._read(query, {name: value for name, value in values.items() if value is not None})
+        return await self._database.read(lambda connection: read_rows(query.all(connection, values)))
 
     async def turn(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[TurnRow]:
         """See `TurnStore.turn`."""
-        return await self._read(_TURN, {"turn_key": key_of(tenant_id, turn_id)})
+        values = {"turn_key": key_of(tenant_id, turn_id)}
+        return await self._database.read(lambda c: read_rows(c.execute(_TURN, values).all()))
 
     async def delete_thread(self, thread_id: str, *, tenant_id: str | None = None) -> int:
         """See `TurnStore.delete_thread`."""
@@ -216,11 +220,6 @@ class SQLTurnStore:
 
         return await self._database.write(forget)
 
-    async def _read(self, query: Select[Any], values: Mapping[str, Any]) -> Sequence[TurnRow]:
-        return await self._database.read(
-            lambda connection: read_rows(connection.execute(query, dict(values)).all())
-        )
-
     async def _delete(self, which: ColumnElement[bool]) -> int:
         return await self._database.write(lambda connection: self.forget(connection, which))
 
@@ -243,9 +242,8 @@ def _forget_threads(connection: Connection, which: ColumnElement[bool]) -> None:
         connection.execute(insert(agent_threads), [{**end, **nothing} for end in ends])
 
 
-@cache
-def _window(*, limited: bool, bounded: bool) -> Select[Any]:
-    """The query of a window: `limited` to some turns, `bounded` by a later row. Built once of each kind."""
+def _window(limited: bool, bounded: bool) -> Select[Any]:
+    """The query of a window: `limited` to some turns, `bounded` by a later row."""
     mine = [_turns.thread_key == bindparam("thread_key"), _turns.replaced == 0]
     if bounded:
         mine += [_turns.seq < bindparam("before_seq"), _turns.turn_seq < bindparam("before_seq")]

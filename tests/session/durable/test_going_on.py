@@ -94,11 +94,15 @@ async def steal(sessions: Sessions) -> None:
 async def test_a_tool_that_may_be_repeated_is_run_again_with_the_same_key(url: str, replay: str) -> None:
     """Issue 6: `safe` and `idempotency_key` run again, and the model step before it is not asked again."""
     doing, model = Doing(replay), Counting()
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         run = await sessions.start("t", "hello")
         await doing.begun.wait()
     doing.go_on.set()
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         told = await all_of(sessions, run.run_id)
         assert model.asked == [0, 1]
         assert len(doing.keys) == 2
@@ -111,10 +115,14 @@ async def test_a_tool_that_may_be_repeated_is_run_again_with_the_same_key(url: s
 async def test_a_tool_that_may_not_be_repeated_has_an_unknown_outcome(url: str) -> None:
     """Issue 6: `never` is not begun a second time; model and person are told that nobody knows."""
     doing, model = Doing("never"), Counting()
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         run = await sessions.start("t", "hello")
         await doing.begun.wait()
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         told = await all_of(sessions, run.run_id)
         assert len(doing.keys) == 1
         (result,) = [event.result for event in told if event.type == "tool_result"]
@@ -127,11 +135,15 @@ async def test_a_tool_that_has_ended_is_not_run_again(url: str) -> None:
     doing, model = Doing("never"), Counting()
     doing.go_on.set()
     model.hold = True
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         run = await sessions.start("t", "hello")
         await model.held.wait()
     model.hold = False
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         told = await all_of(sessions, run.run_id)
         assert len(doing.keys) == 1
         assert model.asked == [0, 1, 1]
@@ -141,12 +153,12 @@ async def test_a_tool_that_has_ended_is_not_run_again(url: str) -> None:
 async def test_a_model_call_that_was_cut_is_made_again_behind_a_boundary(url: str) -> None:
     """Issue 6: what was shown of the step is void, and who reads the log gets the one answer."""
     model = GateLLM("the whole answer")
-    async with Sessions(loop_of(model), url, durable=True, flush_seconds=0.01) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2, flush_seconds=0.01) as sessions:
         run = await sessions.start("t", "hello")
         while await sessions.last_seq("t") < 4:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         told = await all_of(sessions, run.run_id)
         boundary = next(n for n, event in enumerate(told) if event.type == "attempt")
         assert text_of(told[:boundary]) == "th"
@@ -158,7 +170,9 @@ async def test_a_model_call_that_was_cut_is_made_again_behind_a_boundary(url: st
 async def test_who_lost_a_run_writes_and_repeats_nothing(url: str) -> None:
     """Issue 6: a process that was stopped and woken is fenced; its run has one answer and one end."""
     doing, model = Doing("never"), Counting()
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         run = await sessions.start("t", "hello")
         await doing.begun.wait()
         await steal(sessions)
@@ -174,7 +188,7 @@ async def test_who_lost_a_run_writes_and_repeats_nothing(url: str) -> None:
 async def test_a_stop_reaches_a_run_in_another_process(url: str) -> None:
     """Issue 6: a run that is asked to stop ends as cancelled, whoever goes on with it."""
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         run = await sessions.start("t", "hello")
         await model.waiting.wait()
         row = await sessions.find(run.run_id)
@@ -184,7 +198,7 @@ async def test_a_stop_reaches_a_run_in_another_process(url: str) -> None:
         from playhead.storage.sql_dispatch import SQLDispatch
 
         await SQLDispatch(database).ask_to_stop(row)
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         told = await all_of(sessions, run.run_id)
         assert told[-1].result.finish_reason == "cancelled"  # type: ignore[union-attr]
 
@@ -195,7 +209,7 @@ async def test_a_message_that_kills_its_process_each_time_ends_as_an_error(
     """Issue 6: a poison message is an error that the user sees, not a crash loop."""
     monkeypatch.setattr(durable_lines, "MOST_ATTEMPTS", 2)
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         run = await sessions.start("t", "hello")
         for _ in range(2):
             await model.waiting.wait()
@@ -213,13 +227,13 @@ async def test_an_orderly_end_is_no_attempt_that_failed(url: str, monkeypatch: p
     monkeypatch.setattr(durable_lines, "MOST_ATTEMPTS", 1)
     model = GateLLM()
     for n in range(3):
-        async with Sessions(loop_of(model), url, durable=True) as sessions:
+        async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
             if n == 0:
                 run = await sessions.start("t", "hello")
             await model.waiting.wait()
             model.waiting.clear()
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         assert (await all_of(sessions, run.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
 
 
@@ -240,12 +254,16 @@ async def test_a_run_whose_steps_are_of_another_program_ends_with_what_to_do(url
     model.hold = True
     doing = Doing("safe")
     doing.go_on.set()
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         run = await sessions.start("t", "hello")
         await model.held.wait()
     async with await open_database(url) as database:
         await set_steps(database, "UPDATE {schema}operation_outputs SET function_name = '1/other'")
-    async with Sessions(AgentLoop(model, tools=[doing.tool]), url, durable=True) as sessions:
+    async with Sessions(
+        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
+    ) as sessions:
         told = await all_of(sessions, run.run_id)
         assert told[-1].result.error_code == "version"  # type: ignore[union-attr]
         assert "another version" in (told[-1].result.error_message or "")  # type: ignore[union-attr]
@@ -254,7 +272,7 @@ async def test_a_run_whose_steps_are_of_another_program_ends_with_what_to_do(url
 async def test_a_run_that_another_version_accepted_is_carried_out(url: str) -> None:
     """Issue 6: a version bump with runs in flight strands none of them."""
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         run = await sessions.start("t", "one")
         second = await sessions.start("t", "two")
         await model.waiting.wait()
@@ -262,14 +280,14 @@ async def test_a_run_that_another_version_accepted_is_carried_out(url: str) -> N
         older = f"application_version = 'loop-0' WHERE queue_name = '{QUEUE}'"
         await set_steps(database, f"UPDATE {{schema}}workflow_status SET {older}")
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         for handle in (run, second):
             assert (await all_of(sessions, handle.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
 
 
 async def test_rows_of_ended_runs_are_swept_and_what_they_said_stays(url: str) -> None:
     """Issue 6: the engine's rows go by age; the thread, its events and its results stay."""
-    async with Sessions(loop_of(StrictLLM()), url, durable=True) as sessions:
+    async with Sessions(loop_of(StrictLLM()), url, durable=True, stop_timeout=0.2) as sessions:
         handle = await sessions.start("t", "hello")
         told = await all_of(sessions, handle.run_id)
         engine = lines_of(sessions).engine

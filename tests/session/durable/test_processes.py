@@ -61,11 +61,11 @@ async def test_runs_are_taken_over_by_heartbeat(url: str) -> None:
     """Issue 6: the heartbeat form does what the lock does."""
     model = GateLLM()
     durable = Durable(takeover="heartbeat")
-    async with Sessions(loop_of(model), url, durable=durable) as sessions:
+    async with Sessions(loop_of(model), url, durable=durable, stop_timeout=0.2) as sessions:
         run = await sessions.start("t", "hello")
         await model.waiting.wait()
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=durable) as sessions:
+    async with Sessions(loop_of(model), url, durable=durable, stop_timeout=0.2) as sessions:
         assert (await all_of(sessions, run.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
 
 
@@ -79,14 +79,14 @@ async def test_a_process_that_does_not_work_leaves_runs_to_others(url: str) -> N
             (found,) = await survey(database)
             assert (found.run_id, found.place) == (run.run_id, "waiting")
     assert not model.seen
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         assert (await all_of(sessions, run.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
 
 
 async def test_it_is_told_what_runs_where(url: str) -> None:
     """Issue 6: what is at work and where, what waits behind it, and what nobody goes on with."""
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         first = await sessions.start("t", "one")
         second = await sessions.start("t", "two")
         await model.waiting.wait()
@@ -110,13 +110,13 @@ async def test_it_is_told_what_runs_where(url: str) -> None:
 async def test_a_run_that_the_engine_lost_is_ended(url: str) -> None:
     """Issue 6: nobody goes on with it, so its thread is told, and takes the next message."""
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         run = await sessions.start("t", "one")
         await model.waiting.wait()
     async with await open_database(url) as database:
         await _execute(database, f"DELETE FROM {await _flows(database)}")
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=True) as sessions:
+    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
         told = await all_of(sessions, run.run_id)
         assert told[-1].result.error_code == "interrupted"  # type: ignore[union-attr]
         assert (await sessions.run("t", "two")).text == "done"

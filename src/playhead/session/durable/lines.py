@@ -305,8 +305,9 @@ class DurableLines(Lines):
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1.0)
         await self.engine.settle(1.0)
+        await self.engine.aclose()
+        # Not before: it might take out of its queue again what was put back.
         with suppress(StoreError):
             await self.engine.recover(self.engine.executor, handed_over=True)
-        await self.engine.aclose()
         await self._takeover.aclose()
         self.forget_where(lambda thread: True)
