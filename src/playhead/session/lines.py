@@ -159,6 +159,9 @@ class Lines:
         elif row.state in OPEN:
             raise conflict(f"The run {row.run_id!r} is at work in another process: stop it there.")
 
+    async def stop_elsewhere(self, which: Callable[[Thread], bool]) -> None:
+        """Stop what other processes carry out in some threads, where they can be reached."""
+
     async def outcome(self, run_id: str) -> AgentRunResult | None:
         """The whole result of a run that was carried out here a moment ago, where it is known."""
         return None

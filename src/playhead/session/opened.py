@@ -237,6 +237,7 @@ class Opened:
         """
         await self._notes.settle()
         await self._accepted(which)
+        await self.lines.stop_elsewhere(which)
         while runs := [run for run in reversed(self.lines.runs.values()) if which(run.thread)]:
             for run in runs:
                 await self.lines.stop(run)
@@ -266,12 +267,14 @@ def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, process: str, 
         raise ConfigError("Durable sessions need a database: give Sessions its URL, such as sqlite:///FILE.")
     try:
         from playhead.session.durable.lines import DurableLines
+        from playhead.storage.sql_ledger import SQLLedger
     except ImportError as error:
         raise ConfigError(
             f"Durable sessions need a package that is not there ({error.name}). Install it with:"
             " pip install 'playhead[durable]'"
         ) from None
-    return DurableLines(loop, limits, books.database, process, durable)
+    assert isinstance(books.ledger, SQLLedger)
+    return DurableLines(loop, books.ledger, limits, books.database, process, durable)
 
 
 def _begins(row: TurnRow) -> bool:

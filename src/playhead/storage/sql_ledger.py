@@ -1,9 +1,9 @@
 """A `Ledger` in a database."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, exists, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.ids import now_ms
@@ -108,6 +108,8 @@ class SQLLedger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # Called before runs are deleted, with a query of their ids, for what else is kept of them.
+        self.forgetting: Callable[[Connection, Select[Any]], None] = lambda connection, run_ids: None
         self.turns = SQLTurnStore(database)
         self.events = SQLEventLog(database)
         self.summaries = SQLSummaryStore(database)
@@ -334,8 +336,10 @@ class SQLLedger:
         runs = delete(agent_runs).where(*old, ~has_events)
 
         def work(connection: Connection) -> None:
-            for statement in (events, expired, calls, runs):
+            for statement in (events, expired, calls):
                 connection.execute(statement)
+            self.forgetting(connection, select(_runs.run_id).where(*old, ~has_events))
+            connection.execute(runs)
 
         await self._database.write(work)
         return await self.turns.delete_before(created_at)
@@ -353,6 +357,8 @@ class SQLLedger:
     async def _delete(self, which: Any, calls: Any) -> int:
         def work(connection: Connection) -> int:
             connection.execute(calls)
+            keys = select(agent_threads.c.thread_key).where(which)
+            self.forgetting(connection, select(_runs.run_id).where(_runs.thread_key.in_(keys)))
             return self.turns.forget(connection, which)
 
         return await self._database.write(work)

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from sqlalchemy import text
 
 from playhead import AgentLoop, tool
 from playhead.errors import ConfigError, StoreError
 from playhead.events import Event
+from playhead.session.durable.records import schema_of
 from playhead.session.sessions import Sessions
+from playhead.storage.engine import open_database
 from playhead.types import ToolCall, UserMessage
 from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
 from tests.session.readers import all_of, terminals, text_of
@@ -179,3 +182,26 @@ async def test_two_hundred_runs_are_in_flight_at_once(url: str) -> None:
         await until(lambda: len(model.seen) == 200, within=30)
         model.gate.set()
         assert {(await run).text for run in runs} == {"done"}
+
+
+async def test_nothing_of_a_deleted_thread_stays_with_the_engine(url: str) -> None:
+    """Issue 6: a step's record holds what was said, and goes with the thread; so does a run that waits."""
+    model = GateLLM()
+    async with Sessions(loop_of(model), url, durable=True) as sessions:
+        await sessions.start("t", "one")
+        await sessions.start("t", "two")
+        await sessions.start("u", "three")
+        await until(lambda: len(model.seen) == 2)
+        await sessions.delete("t")
+        model.gate.set()
+        assert (await sessions.run("u", "four")).text == "done"
+        assert await sessions.history("t") == ()
+        assert (await sessions.run("t", "anew")).text == "done"
+        async with await open_database(url) as database:
+            schema = await schema_of(database)
+            flows = "workflow_status" if schema is None else f"{schema}.workflow_status"
+            count = text(f"SELECT count(*) FROM {flows}")
+            assert await database.read(lambda connection: connection.execute(count).scalar()) == 3
+        await sessions.delete_tenant(None)
+        async with await open_database(url) as database:
+            assert await database.read(lambda connection: connection.execute(count).scalar()) == 0

@@ -176,7 +176,7 @@ class DurableEngine:
 
     def enlist(self, run: RunRow) -> "Enlistment":
         """Return what writes the engine's rows of a run that is accepted. `execute` must follow if it
-        begins at once, and `forget` if not."""
+        begins at once, and `drop` if not."""
         args = (run.run_id, run.tenant_id)
         partition = key_of(run.tenant_id, run.thread_id)
         status: Any = prepare_enqueued_workflow(
@@ -204,7 +204,7 @@ class DurableEngine:
         status["recovery_attempts"] = 1
         await asyncio.to_thread(execute_dequeued_workflow, self._dbos, status, token)
 
-    def forget(self, run_id: str) -> None:
+    def drop(self, run_id: str) -> None:
         """A run was accepted here, and waits, or was not accepted."""
         self._statuses.pop(run_id, None)
 
@@ -300,6 +300,10 @@ class DurableEngine:
         return await self._database.read(
             lambda connection: [EngineRun(*row) for row in connection.execute(self._sql.open_runs)]
         )
+
+    def forget(self, connection: Connection, run_ids: Any) -> None:
+        """Delete all rows of runs that are being deleted; see `SQLLedger.forgetting`."""
+        self._sql.forget(connection, run_ids)
 
     async def sweep(self, before: int) -> int:
         """Delete the engine's rows of runs that ended before a time, in milliseconds since 1970; return

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 
 from playhead.errors import StoreError
@@ -20,7 +20,7 @@ from playhead.session.owner import DURABLE
 from playhead.session.port import StoredPort
 from playhead.session.runs import CANCELLED, INTERRUPTED, LiveRun, Reason
 from playhead.storage.engine import Database
-from playhead.storage.ledger import OPEN, Enlist, Entry, RunRow, thread_of
+from playhead.storage.ledger import OPEN, Enlist, Entry, RunRow, Thread, thread_of
 from playhead.storage.sql_dispatch import SQLDispatch
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.types import AgentRunResult, UserMessage
@@ -49,10 +49,17 @@ class DurableLines(Lines):
     """
 
     def __init__(
-        self, loop: AgentLoop, limits: Limits, database: Database, executor: str, durable: Durable
+        self,
+        loop: AgentLoop,
+        ledger: SQLLedger,
+        limits: Limits,
+        database: Database,
+        executor: str,
+        durable: Durable,
     ) -> None:
-        super().__init__(loop, SQLLedger(database), limits)
+        super().__init__(loop, ledger, limits)
         self.engine = DurableEngine(database, executor, self._on_run)
+        ledger.forgetting = self.engine.forget
         self._dispatch = SQLDispatch(database)
         self._takeover = Takeover(self.engine, locks_of(database, durable.takeover), self._tidy)
         self._works = durable.works
@@ -100,7 +107,7 @@ class DurableLines(Lines):
     def release(self, run: LiveRun) -> None:
         """See `Lines.release`."""
         if run.run_id not in self._handed:
-            self.engine.forget(run.run_id)
+            self.engine.drop(run.run_id)
         super().release(run)
 
     async def cancel(self, row: RunRow) -> None:
@@ -119,6 +126,15 @@ class DurableLines(Lines):
         elif found is not None and found.state in OPEN:
             await self._dispatch.ask_to_stop(found)
             await self._ended(found)
+
+    async def stop_elsewhere(self, which: Callable[[Thread], bool]) -> None:
+        """See `Lines.stop_elsewhere`."""
+        for row in await self._ledger.runs():
+            if which(thread_of(row)) and row.run_id not in self.runs:
+                # One that does not hear it finds its thread deleted at its next write.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._limits.stop_timeout + _LOOK):
+                        await self.cancel(row)
 
     async def outcome(self, run_id: str) -> AgentRunResult | None:
         """See `Lines.outcome`."""

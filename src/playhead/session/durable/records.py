@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, column, func, select, table, update
+from sqlalchemy import Connection, Select, bindparam, column, delete, func, select, table, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.ids import now_ms
@@ -103,6 +103,11 @@ class Records:
         flows = table("workflow_status", *map(column, f"{names} {more}".split()), schema=schema)
         columns = list(step_columns("", 0, Step("", "", msgspec.Raw(b"null"))))
         outputs = table("operation_outputs", *map(column, columns), schema=schema)
+        payloads = [
+            table(name, column("workflow_uuid"), schema=schema)
+            for name in ("workflow_input", "workflow_output")
+        ]
+        self.tables = [outputs, *payloads, flows]
         f, o = flows.c, outputs.c
         mine = (f.workflow_uuid == bindparam("of_run"), f.owner_xid == bindparam("token"))
         own = update(flows).where(*mine, f.status == "PENDING").values(owner_xid=bindparam("token"))
@@ -151,6 +156,11 @@ class Records:
             )
             .limit(_DELETE_TOGETHER)
         )
+
+    def forget(self, connection: Connection, run_ids: Select[Any]) -> None:
+        """Delete all that the engine keeps of some runs: their steps hold what was said."""
+        for one in self.tables:
+            connection.execute(delete(one).where(one.c.workflow_uuid.in_(run_ids)))
 
     def read_claim(self, connection: Connection, run_id: str, token: str) -> Claim:
         """Return the claim of an execution, with what it goes on from."""
