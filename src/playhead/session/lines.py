@@ -19,7 +19,18 @@ from playhead.session.journal import Journal, Said
 from playhead.session.port import StoredPort, last_turns, opening_events
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
 from playhead.storage.base import TurnRow
-from playhead.storage.ledger import DELETED, OPEN, Enlist, Entry, Ledger, RunRow, Thread, conflict, thread_of
+from playhead.storage.ledger import (
+    CONFLICT,
+    DELETED,
+    OPEN,
+    Enlist,
+    Entry,
+    Ledger,
+    RunRow,
+    Thread,
+    conflict,
+    thread_of,
+)
 from playhead.types import AgentRunResult, UserMessage
 
 logger = logging.getLogger("playhead")
@@ -277,8 +288,9 @@ class Lines:
     async def _write_end(self, run: LiveRun, result: AgentRunResult, *, unbegun: bool = False) -> None:
         events, said, port = opening_events(run.row), list[Said](), run.port
         journal = Journal(self._ledger, run.row, self.feed(run.thread), 0) if port is None else port.journal
-        if run.task is None and not self.closed:
-            events = events[:1]  # it was taken back before its turn: as if it had not been said
+        taken_back = run.task is None and not self.closed
+        if taken_back or result.error_code == CONFLICT:
+            events = events[:1]  # as if it had not been said; what has the id of another message cannot be
         elif run.task is None and run.row.message is not None:
             said = [(run.row.message, 0)]
         more: dict[str, Any] = {"state": "ended", "finish_reason": result.finish_reason}

@@ -21,7 +21,7 @@ OPEN: tuple[RunState, ...] = ("queued", "running")
 Also: TypeAlias = Callable[[Any], None]
 """What else is written in a transaction, by whoever carries out the run: a function of its connection."""
 DEFAULT_PAGE = 500
-DELETED = "deleted"  # the code of `deleted`
+CONFLICT, DELETED = "conflict", "deleted"  # the codes of `conflict` and `deleted`
 
 
 class Enlist(NamedTuple):
@@ -183,7 +183,8 @@ class Ledger(Protocol):
         """Write a new run; with `replaces`, the thread's rows from that `seq` on leave the conversation,
         and are kept: raises `StoreError` with code `conflict` while another of its runs is open. A message
         whose id the thread holds already is not accepted again: the
-        run that it began is returned.
+        run that it began is returned. Where it is the id of an answer or of a result, the message could
+        never be said: raises `StoreError` with code `conflict`.
 
         A run that answers calls is accepted only where each of them still waits, and nobody spoke
         since: raises `StoreError` with code `conflict` otherwise.
@@ -204,7 +205,8 @@ class Ledger(Protocol):
         """Write what happened in a run.
 
         A message whose id the thread holds is not written again. Where the first is of another turn,
-        nothing is written at all. A run's last state is written once: raises `StoreError` with code
+        nothing is written at all; where that is no message of the user, and this one is: raises
+        `StoreError` with code `conflict`. A run's last state is written once: raises `StoreError` with code
         `conflict` for a run that has ended already, and nothing of the entry is written. Of a run that
         was deleted with its thread nothing is written either, and what others noted of its turn since is
         forgotten: raises `StoreError` with code `deleted`.
@@ -213,7 +215,8 @@ class Ledger(Protocol):
 
     async def absorb(self, runs: Sequence[RunRow], by: RunRow, step: int) -> Sequence[str]:
         """Give queued runs of a thread to the one that takes their messages in before a step: they are
-        written as its own. Returns the ids of those that still were queued. Raises as `record` does
+        written as its own. Returns the ids of those that still were queued, and whose messages can be
+        said. Raises as `record` does
         where the run itself was deleted."""
         ...
 
@@ -269,6 +272,13 @@ def over(run: RunRow) -> str:
     return f"The run {run.run_id!r} has ended, and cannot go on."
 
 
+def misnamed(message: ChatMessage, role: str) -> StoreError | None:
+    """Return the error of a message whose id is that of one of another role in the thread, if it is."""
+    if message.role == role:
+        return None
+    return conflict(f"The id {message.id!r} is that of a message of the {role} in the thread: use a new one.")
+
+
 def deleted(run: RunRow) -> StoreError:
     """Return the error of a run that shall go on after its thread was deleted."""
     text = f"The thread {run.thread_id!r} was deleted while the run was at work: nothing of it is kept."
@@ -282,7 +292,7 @@ def taken(thread: Thread) -> str:
 
 def conflict(text: str) -> StoreError:
     """Return the error of something that came too late, or twice."""
-    return coded("conflict", text)
+    return coded(CONFLICT, text)
 
 
 def coded(code: str, text: str) -> StoreError:

@@ -98,10 +98,10 @@ class MemoryTurnStore:
             count += self._forget(key, old)
         return count
 
-    def holds(self, thread_id: str, message_id: str, *, tenant_id: str | None = None) -> bool:
-        """Is a message of this id in the thread, be it replaced or not?"""
+    def held(self, thread_id: str, message_id: str, *, tenant_id: str | None = None) -> TurnRow | None:
+        """Return the row of the message of this id in the thread, be it replaced or not."""
         thread = self._threads.get((tenant_id, thread_id))
-        return thread is not None and message_id in thread.by_id
+        return None if thread is None else thread.by_id.get(message_id)
 
     def replace_from(self, thread_id: str, seq: int, *, tenant_id: str | None = None) -> int:
         """Take the rows from a `seq` on out of the conversation; return how many. Their ids stay known."""

@@ -25,6 +25,7 @@ from playhead.storage.ledger import (
     Thread,
     conflict,
     deleted,
+    misnamed,
     over,
     taken,
     thread_of,
@@ -32,6 +33,7 @@ from playhead.storage.ledger import (
 from playhead.storage.memory import MemoryTurnStore
 from playhead.storage.results import MemoryResultStore
 from playhead.storage.summaries import MemorySummaryStore
+from playhead.types import ChatMessage
 
 
 class MemoryEventLog:
@@ -113,6 +115,8 @@ class MemoryLedger:
             known = self._by_message.get((thread, run.message.id))
             if known is not None:
                 return self._runs[run.tenant_id, known]
+            held = self.turns.held(run.thread_id, run.message.id, tenant_id=run.tenant_id)
+            _check_role(run.message, held)
         if replaces is not None and any(
             r.state in OPEN and thread_of(r) == thread for r in self._runs.values()
         ):
@@ -153,6 +157,7 @@ class MemoryLedger:
                     run.thread_id, message, turn_id=run.turn_id, step_index=step, tenant_id=run.tenant_id
                 )
             )
+            _check_role(message, rows[-1])
             if rows[0].turn_id != run.turn_id:
                 return Recorded(rows, [None] * len(entry.events))
         new = [event for event in entry.events if event.key not in keys]
@@ -173,6 +178,8 @@ class MemoryLedger:
         for given in runs:
             run = self._runs.get((by.tenant_id, given.run_id))
             if run is None or run.state != "queued" or run.message is None:
+                continue
+            if self.turns.held(run.thread_id, run.message.id, tenant_id=run.tenant_id) is not None:
                 continue
             self._end(replace(run, state="absorbed", absorbed_by=by.run_id))
             taken.append(run.run_id)
@@ -270,7 +277,8 @@ class MemoryLedger:
         taken_back = run.finish_reason == "cancelled" and not run.first_seq
         if run.state == "absorbed" or run.message is None:
             return run.state != "absorbed"
-        return not taken_back or self.turns.holds(run.thread_id, run.message.id, tenant_id=run.tenant_id)
+        held = self.turns.held(run.thread_id, run.message.id, tenant_id=run.tenant_id)
+        return not taken_back or held is not None
 
     def _set_state(self, run: RunRow, entry: Entry, places: Sequence[int]) -> None:
         if entry.state == "running":
@@ -303,3 +311,9 @@ class MemoryLedger:
             by_thread.setdefault(thread_of(run), set()).add(run.run_id)
         for thread, run_ids in by_thread.items():
             self.events.forget(thread, run_ids)
+
+
+def _check_role(message: ChatMessage, held: TurnRow | None) -> None:
+    error = None if held is None else misnamed(message, held.role)
+    if error is not None:
+        raise error

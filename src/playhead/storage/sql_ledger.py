@@ -21,6 +21,7 @@ from playhead.storage.ledger import (
     Thread,
     conflict,
     deleted,
+    misnamed,
     over,
     taken,
 )
@@ -48,6 +49,7 @@ from playhead.storage.tables import (
     key_of,
 )
 from playhead.storage.turns import SQLTurnStore
+from playhead.types import ChatMessage
 
 _runs = agent_runs.c
 _turns = agent_turns.c
@@ -88,6 +90,9 @@ _PENDING = (
     select(_pending.call, _pending.kind, _pending.args_hash, _pending.expires_at, _pending.answered_by)
     .where(_pending.turn_key == bindparam("of_turn"))
     .order_by(_pending.place)
+)
+_ROLE = select(_turns.role).where(
+    _turns.thread_key == bindparam("of_thread"), _turns.message_key == bindparam("of_message")
 )
 _FORGET_CALLS = delete(ai_call_log).where(
     ai_call_log.c.tenant_key == bindparam("of_tenant"), ai_call_log.c.turn_key == bindparam("of_turn")
@@ -132,7 +137,11 @@ class SQLLedger:
 
         def work(connection: Connection) -> RunRow:
             self.turns.count(connection, thread)
-            return self._take_run(connection, run, columns, replaces)
+            accepted = self._take_run(connection, run, columns, replaces)
+            if accepted is run and run.message is not None:
+                role = connection.execute(_ROLE, _held(columns["thread_key"], run.message)).scalar()
+                _check_role(run.message, role)
+            return accepted
 
         return await self._database.write(work, order=thread["thread_key"])
 
@@ -220,6 +229,8 @@ class SQLLedger:
         """Write messages and events to the places that were taken for them."""
         new, first = written.rows, last - len(events) + 1
         rows = [self.turns.put_at(connection, new[0], seq)] if new else []
+        if rows:
+            _check_role(new[0].message, rows[0].role)
         if rows and rows[0].turn_id != new[0].turn["turn_id"]:
             self.turns.count(connection, written.thread, events=-len(events))
             return Recorded(rows, [None] * len(events))
@@ -242,6 +253,8 @@ class SQLLedger:
                 raise deleted(by)
             taken = []
             for run, row in new:
+                if connection.execute(_ROLE, _held(row.order, row.message)).first() is not None:
+                    continue
                 values = {"by": by.run_id, "new_ended_at": now_ms(), "of_run": key_of(tenant_id, run.run_id)}
                 if connection.execute(_ABSORB, values).rowcount:
                     self.turns.put(connection, row)
@@ -377,3 +390,13 @@ class _Written:
         ]
         self.counts = {"rows": 1 if self.rows else 0, "events": len(entry.events)}
         self.calls = {"of_tenant": self.thread["tenant_key"], "of_turn": key_of(run.turn_id)}
+
+
+def _held(thread_key: str, message: ChatMessage) -> dict[str, str]:
+    return {"of_thread": thread_key, "of_message": key_of(message.id)}
+
+
+def _check_role(message: ChatMessage, held: str | None) -> None:
+    error = None if held is None else misnamed(message, held)
+    if error is not None:
+        raise error
