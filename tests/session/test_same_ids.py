@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from playhead import AgentLoop, tool
 from playhead.errors import StoreError
 from playhead.events import EmitDelta, RunEnd, TextDelta
 from playhead.session.sessions import Sessions
+from playhead.testing import ScriptedLLM
 from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolMessage
-from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
-from tests.session.readers import all_of
+from tests.session.models import CALLS, GateLLM, StrictLLM, YieldingLedger, loop_of
+from tests.session.readers import all_of, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -95,3 +97,104 @@ async def test_a_message_under_the_id_of_an_answer_to_come_ends_with_an_error(
         assert "use a new one" in (result.error_message or "")
         assert [m.content for m in await sessions.history("t") if m.role == "user"] == ["one"]
         assert (await sessions.run("t", "three")).text == "done"
+
+
+async def test_a_message_that_was_copied_with_its_answer_is_told_whole_when_it_is_sent_again(
+    store_url: str | None,
+) -> None:
+    """Q239: a client that heard no answer, and goes on in a fork, gets the one that is there, once."""
+    llm = StrictLLM(*CALLS, reply="so")
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        await sessions.run("t", "one", message_id="m1")
+        first = await sessions.run("t", "two", message_id="m2")
+        fork = await sessions.fork("t")
+        history, asked = await sessions.history(fork), len(llm.seen)
+        run = await sessions.start(fork, "two", message_id="m2")
+        events = await all_of(sessions, run.run_id)
+        assert [event.type for event in events] == ["run_start", "user_message", "run_end"]
+        assert isinstance(events[-1], RunEnd)
+        assert (events[-1].result.finish_reason, events[-1].result.text) == ("final", "so")
+        again = await sessions.run(fork, "two", message_id="m2")
+        assert (again.text, again.finish_reason) == ("so", "final")
+        assert {message.id for message in again.messages} == {message.id for message in first.messages}
+        assert [e.run_id for e in await all_of(sessions, run.run_id)] == [run.run_id] * 3
+        assert await sessions.history(fork) == history
+        assert len(llm.seen) == asked
+        assert (await sessions.run(fork, "three")).text == "so"
+
+
+async def test_a_message_that_was_copied_without_its_answer_is_told_as_such(store_url: str | None) -> None:
+    """Q239: it was said, and nobody answered; a retry asks it again, and it is there once."""
+    llm = StrictLLM()
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        await sessions.run("t", "one", message_id="m1")
+        fork = await sessions.fork("t", at="m1")
+        run = await sessions.start(fork, "one", message_id="m1")
+        events = await all_of(sessions, run.run_id)
+        assert [event.type for event in events] == ["run_start", "user_message", "run_end"]
+        assert isinstance(events[-1], RunEnd)
+        assert (events[-1].result.error_code, len(llm.seen)) == ("interrupted", 1)
+        assert "retry" in (events[-1].result.error_message or "")
+        await all_of(sessions, (await sessions.retry(fork)).run_id)
+        assert [m.content for m in await sessions.history(fork)] == ["one", "done"]
+
+
+async def test_a_copied_message_that_comes_to_steer_is_not_said_again(store_url: str | None) -> None:
+    """Q239, Q244: the run that is at work does not take it in; it finds its own answer."""
+    began, go = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        began.set()
+        await go.wait()
+        return "seen"
+
+    llm = ScriptedLLM("blue", [("look", {})], "so")
+    async with Sessions(AgentLoop(llm, tools=[look]), store_url) as sessions:
+        await sessions.run("t", "what?", message_id="m1")
+        fork = await sessions.fork("t")
+        run = await sessions.start(fork, "look")
+        await began.wait()
+        again = await sessions.start(fork, "what?", message_id="m1", policy="steer")
+        go.set()
+        assert text_of(await all_of(sessions, run.run_id)) == "so"
+        end = (await all_of(sessions, again.run_id))[-1]
+        assert isinstance(end, RunEnd)
+        assert end.result.text == "blue"
+        assert [m.content for m in await sessions.history(fork) if m.role == "user"] == ["what?", "look"]
+
+
+async def test_the_result_of_what_was_deleted_is_a_clear_error(store_url: str | None) -> None:
+    """Q206, Q239: nobody waits for what comes no more, and is told what to do."""
+    async with Sessions(loop_of(StrictLLM()), store_url) as sessions:
+        await sessions.run("t", "go", message_id="m1")
+        row = await sessions.last_run("t")
+        assert row is not None
+        await sessions.delete("t")
+        async with asyncio.timeout(10):
+            with pytest.raises(StoreError, match="Send it anew") as caught:
+                await (await sessions._opened()).result_of(row)
+        assert caught.value.code == "not_found"
+
+
+async def test_a_message_that_is_sent_again_while_its_thread_is_deleted_is_answered_or_refused(
+    store_url: str | None,
+) -> None:
+    """Q206, Q239: at any moment; it never waits for ever."""
+    place: Any = store_url or YieldingLedger()
+    async with Sessions(loop_of(StrictLLM()), place) as sessions:
+        for turns in range(15):
+            await sessions.run("t", "go", message_id="m1")
+            again = asyncio.create_task(sessions.run("t", "go", message_id="m1"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await sessions.delete("t")
+            async with asyncio.timeout(10):
+                (outcome,) = await asyncio.gather(again, return_exceptions=True)
+            if isinstance(outcome, StoreError):
+                assert outcome.code == "not_found"
+            else:
+                assert not isinstance(outcome, BaseException)
+                assert outcome.finish_reason in ("final", "cancelled")
+            await sessions.delete("t")

@@ -136,10 +136,10 @@ class Journal:
 
     def adopt(self, entry: Entry, recorded: Recorded) -> None:
         """Show what was written of the run before it began."""
-        self._keys.update(new.key for new in entry.events)
         self.rows.extend(recorded.rows)
         for new, seq in zip(entry.events, recorded.seqs, strict=True):
             if seq is not None:
+                self._keys.add(new.key)
                 self._feed.record(self._run.run_id, Shown(new.type, data=new.data, seq=seq))
 
     async def barrier(self) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from playhead.encode import scrub
 from playhead.errors import ConfigError
-from playhead.events import RunEnd, RunPaused, StepEnd
+from playhead.events import Event, RunEnd, RunPaused, StepEnd
 from playhead.ids import new_id, now_ms
 from playhead.loop import AgentLoop
 from playhead.session.callnotes import CallNotes
@@ -24,6 +24,7 @@ from playhead.session.watch import POLL, POLL_BESIDE_NEWS, Watcher
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import (
     AT_WORK,
+    DEFAULT_PAGE,
     OPEN,
     Ledger,
     PendingCall,
@@ -35,6 +36,9 @@ from playhead.storage.ledger import (
     thread_of,
 )
 from playhead.types import AgentContext, AgentRunResult, UserMessage
+
+# What a run's result is made of.
+_RESULTS = ("step_end", *LAST)
 
 
 class Opened:
@@ -246,20 +250,40 @@ class Opened:
         self.lines.forget_where(which)
 
     async def result_of(self, row: RunRow) -> AgentRunResult:
-        """The result of a run that has ended, as far as it was kept; of another process's, once it has."""
-        cursor = Cursor(max(row.first_seq - 1, 0))
-        async with aclosing(self.follow(thread_of(row), cursor, row.run_id)) as following:
-            told = [shown async for shown in following if shown.type in ("step_end", *LAST)]
+        """The result of a run that has ended, as far as it was kept; of another process's, once it has.
+
+        Raises `StoreError`, `not_found`, where its thread was deleted meanwhile.
+        """
+        told = await (self._told_to_come(row) if row.state in OPEN else self._told(row))
         outcome = await self.lines.outcome(row.run_id)
         if outcome is not None:
             return outcome
-        rows = await self.ledger.turns.turn(row.turn_id, tenant_id=row.tenant_id)
+        end = told[-1] if told else None
+        last = end.result if isinstance(end, RunEnd | RunPaused) else None
+        # Of a message that the thread held already, it is the result of the turn that the message is of.
+        turn_id = row.turn_id if last is None else last.turn_id
+        rows = await self.ledger.turns.turn(turn_id, tenant_id=row.tenant_id)
         mine = [found for found in rows if found.thread_id == row.thread_id]
-        end = told[-1].event if told else None
-        if isinstance(end, RunEnd | RunPaused):
-            steps = tuple(event.result for one in told if isinstance(event := one.event, StepEnd))
-            return replace(end.result, steps=steps, messages=tuple(found.message for found in mine))
-        return result_of(mine)
+        if last is None:
+            return result_of(mine)
+        steps = tuple(event.result for event in told if isinstance(event, StepEnd))
+        return replace(last, steps=steps, messages=tuple(found.message for found in mine))
+
+    async def _told_to_come(self, row: RunRow) -> Sequence[Event]:
+        cursor = Cursor(max(row.first_seq - 1, 0))
+        async with aclosing(self.follow(thread_of(row), cursor, row.run_id)) as following:
+            return [shown.event async for shown in following if shown.type in _RESULTS]
+
+    async def _told(self, row: RunRow) -> Sequence[Event]:
+        # Nothing is waited for: what is not there was deleted, and comes no more.
+        log, seq, tenant_id = self.ledger.events, max(row.first_seq - 1, 0), row.tenant_id
+        told: list[Event] = []
+        while True:
+            page = await log.after(row.thread_id, seq, run_id=row.run_id, tenant_id=tenant_id)
+            told += [Shown.of_row(found).event for found in page.rows if found.type in _RESULTS]
+            if len(page.rows) < DEFAULT_PAGE or (told and told[-1].type in LAST):
+                return told
+            seq = page.through
 
 
 def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, process: str, durable: Durable) -> Lines:

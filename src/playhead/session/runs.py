@@ -17,6 +17,8 @@ from playhead.types import AgentRunResult, AssistantMessage, ContentPart, Finish
 Said: TypeAlias = str | Sequence[ContentPart] | UserMessage
 """What a person says: a text, parts, or a whole message with an id of its own."""
 
+_UNANSWERED = "The run of this message ended without an answer. Ask it again, with a new id or by a retry."
+
 Reason: TypeAlias = tuple[FinishReason, str | None, str | None]
 CANCELLED: Reason = ("cancelled", None, None)
 BROKE_OFF: Reason = ("error", "The run broke off.", "internal")
@@ -112,7 +114,12 @@ def user_message(message: Said, message_id: str | None) -> UserMessage:
 
 
 def result_of(rows: Sequence[TurnRow]) -> AgentRunResult:
-    """What is known of a turn whose run is forgotten."""
+    """What is known of a turn whose run is forgotten. Raises `StoreError`, `not_found`, if nothing is."""
+    if not rows:
+        text = (
+            "What the message began was deleted since, and its result with it. Send it anew, with a new id."
+        )
+        raise coded("not_found", text)
     messages = tuple(row.message for row in rows)
     said = [m for m in messages if isinstance(m, AssistantMessage)]
     answered = isinstance(messages[-1], AssistantMessage) and not messages[-1].tool_calls
@@ -121,7 +128,7 @@ def result_of(rows: Sequence[TurnRow]) -> AgentRunResult:
         "final" if answered else "error",
         next((m.content for m in reversed(said) if m.content), ""),
         stop_reason=said[-1].stop_reason if said else None,
-        error_message=None if answered else "The run of this message ended without an answer. Send it anew.",
+        error_message=None if answered else _UNANSWERED,
         error_code=None if answered else "interrupted",
         messages=messages,
     )
