@@ -10,6 +10,7 @@ from playhead import AgentLoop, FatalToolError, tool
 from playhead.errors import StoreError
 from playhead.events import RunEnd
 from playhead.session.sessions import Sessions
+from playhead.storage.engine import open_database
 from playhead.storage.ledger import Entry, Recorded
 from playhead.storage.memory_ledger import MemoryLedger
 from playhead.types import (
@@ -245,21 +246,54 @@ async def test_a_fatal_tool_ends_the_run_in_order() -> None:
     )
 
 
-async def test_the_end_of_the_event_loop_ends_what_waits_too() -> None:
-    """A task cancelled from outside is a shutdown: nothing new begins."""
+def test_the_end_of_the_event_loop_ends_what_waits_too(store_url: str | None) -> None:
+    """S2, Q242: all tasks are cancelled at once, and that is a shutdown: nothing new begins, and what was
+    said is kept and told as not answered."""
     llm = GateLLM()
-    sessions = Sessions(loop_of(llm))
-    first = await sessions.start("t", "one")
-    second = await sessions.start("t", "two")
-    await llm.waiting.wait()
-    for task in asyncio.all_tasks():
-        if task.get_name() == f"run {first.run_id}":
-            task.cancel()
-    for run in (first, second):
-        events = await all_of(sessions, run.run_id)
-        assert isinstance(events[-1], RunEnd)
-        assert events[-1].result.finish_reason == "cancelled"
-    assert len(llm.seen) == 1
+
+    async def begin() -> tuple[Any, list[str]]:
+        place = MemoryLedger() if store_url is None else await open_database(store_url)
+        sessions = Sessions(loop_of(llm), place)
+        runs = [
+            await sessions.start(thread, text) for thread in ("t", "u") for text in ("one", "two", "three")
+        ]
+        await llm.waiting.wait()
+        return place, [run.run_id for run in runs]
+
+    async def look(place: Any, run_ids: list[str]) -> None:
+        async with Sessions(loop_of(StrictLLM()), place) as later:
+            for run_id in run_ids:
+                events = await all_of(later, run_id)
+                assert isinstance(events[-1], RunEnd)
+                assert (terminals(events), events[-1].result.finish_reason) == (["run_end"], "cancelled")
+            for thread in ("t", "u"):
+                said = [m.content for m in await later.history(thread) if m.role == "user"]
+                assert said == ["one", "two", "three"]
+        if store_url is not None:
+            await place.aclose()
+
+    place, run_ids = asyncio.run(begin())
+    assert len(llm.seen) <= 2
+    asyncio.run(look(place, run_ids))
+
+
+async def test_a_run_that_something_else_cancels_ends_alone(store_url: str | None) -> None:
+    """S2, Q242: of its thread the next begins, and the sessions take messages as before."""
+    llm = GateLLM()
+    async with Sessions(loop_of(llm), store_url) as sessions:
+        first = await sessions.start("t", "one")
+        second = await sessions.start("t", "two")
+        await llm.waiting.wait()
+        for task in asyncio.all_tasks():
+            if task.get_name() == f"run {first.run_id}":
+                task.cancel()
+        llm.gate.set()
+        for run, reason in ((first, "cancelled"), (second, "final")):
+            events = await all_of(sessions, run.run_id)
+            assert isinstance(events[-1], RunEnd)
+            assert (terminals(events), events[-1].result.finish_reason) == (["run_end"], reason)
+        for thread in ("t", "u"):
+            assert (await sessions.run(thread, "three")).text == "done"
 
 
 @pytest.mark.parametrize("how", ["cancel", "shutdown"])

@@ -70,6 +70,7 @@ class Lines:
         self._lines: dict[Thread, deque[LiveRun]] = {}
         self._reserved: set[Thread] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = False
         self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
         self._around: Callable[[LiveRun], None] = lambda run: None
 
@@ -201,8 +202,10 @@ class Lines:
             return
         except (asyncio.CancelledError, Exception) as error:
             reason = self._reason(run, error)
-        # Whatever becomes of this task, the end is written.
+        # Whatever becomes of this task, the end is written; where the event loop ends, of all that waits.
         await asyncio.shield(self._spawn(self._finish(run, reason)))
+        while self._ending and self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _reason(self, run: LiveRun, error: BaseException) -> Reason:
         """How a run ends that was broken off."""
@@ -351,9 +354,15 @@ class Lines:
             # Nobody cancelled the run: the application's own code let such an error escape.
             _log_failure(run, error)
             return ("error", "The run failed: CancelledError.", "internal")
-        if not run.cancel.is_set():
-            self.closed = True  # the event loop itself is ending
+        if not run.cancel.is_set() and self._loop_ends(task):
+            self.closed = self._ending = True
         return CANCELLED
+
+    def _loop_ends(self, task: asyncio.Task[Any]) -> bool:
+        """Is the event loop itself ending? Then all tasks are cancelled at once; what we begin by ourselves
+        to write the end of a run is not."""
+        others = asyncio.all_tasks() - self._tasks - {task}
+        return all(other.cancelling() for other in others)
 
     def _remember(self, run: LiveRun, port: StoredPort) -> None:
         self._recent[run.thread] = last_turns(port.rows, self._limits.window)
