@@ -227,7 +227,8 @@ class DurableLines(Lines):
         return super()._reason(run, error)
 
     def _leaving(self, run: LiveRun) -> bool:
-        return self.closed or (run.task is not None and run.task.cancelling() > 0)
+        ends = run.task is not None and self._loop_ends(run.task)
+        return self.closed or run.result.done() or ends
 
     async def _write_end(self, run: LiveRun, result: AgentRunResult, *, unbegun: bool = False) -> None:
         try:
