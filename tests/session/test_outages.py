@@ -115,6 +115,39 @@ async def test_what_a_killed_process_left_is_ended_and_nothing_said_is_lost(url:
     assert [m.content for m in llm.seen[0]] == ["one", "two", "three"]
 
 
+# Leaves a run to an event loop that is then closed; tells what is known of it in another, before and after.
+LEAVER = """
+import asyncio, sys
+from playhead import AgentLoop, Sessions
+
+class Stuck:
+    provider = model = "stuck"
+    async def generate(self, request, emit=None):
+        await asyncio.Event().wait()
+
+async def begin(url):
+    sessions = Sessions(AgentLoop(Stuck()), url)
+    return sessions, (await sessions.start("t", "one")).run_id
+
+async def look(url, run_id):
+    async with Sessions(AgentLoop(Stuck()), url) as sessions:
+        print((await sessions.find(run_id)).state, len(await sessions.open_runs("t")), flush=True)
+
+loop = asyncio.new_event_loop()
+left, run_id = loop.run_until_complete(begin(sys.argv[1]))
+asyncio.run(look(sys.argv[1], run_id))
+loop.close()
+asyncio.run(look(sys.argv[1], run_id))
+"""
+
+
+async def test_what_a_closed_event_loop_left_is_ended(url: str) -> None:
+    """Q199: the process lives on, and nobody in it carries the run out any more."""
+    work = [sys.executable, "-c", LEAVER, url]
+    told = await asyncio.to_thread(subprocess.run, work, cwd=ROOT, stdout=subprocess.PIPE, timeout=30)
+    assert told.stdout.decode().splitlines() == ["running 1", "ended 0"]
+
+
 async def test_a_run_of_a_living_process_is_left_alone_and_followed(url: str) -> None:
     """Design 5, Q199: a reader on another process gets all of it, the text in pieces as they are written."""
     with talker(url, "one") as process:

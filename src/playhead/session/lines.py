@@ -16,6 +16,7 @@ from playhead.session.aside import Aside
 from playhead.session.compaction import Compaction, Compactor
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal, Said
+from playhead.session.owner import Part
 from playhead.session.port import StoredPort, last_turns, opening_events
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
 from playhead.storage.base import TurnRow
@@ -59,6 +60,8 @@ class Lines:
 
     def __init__(self, loop: AgentLoop, ledger: Ledger, limits: Limits) -> None:
         self.closed = False
+        # Its runs hold it, though whoever began them may have let go of everything.
+        self.part = Part()
         self.feeds: dict[Thread, Feed] = {}
         self.runs: dict[str, LiveRun] = {}
         self._aside = Aside(loop, ledger, limits.keep_aside_above)

@@ -17,7 +17,7 @@ from playhead.session.durable.options import Durable
 from playhead.session.feed import Cursor, follow
 from playhead.session.lines import Limits, Lines
 from playhead.session.opening import Books
-from playhead.session.owner import DURABLE, is_over, this_process
+from playhead.session.owner import DURABLE, is_over
 from playhead.session.runs import INTERRUPTED, LiveRun, result_of
 from playhead.session.shown import LAST, Shown
 from playhead.session.watch import POLL, POLL_BESIDE_NEWS, Watcher
@@ -47,16 +47,14 @@ class Opened:
     def __init__(self, books: Books, loop: AgentLoop, limits: Limits, durable: Durable | None = None) -> None:
         self.books = books
         self.ledger: Ledger = books.ledger
-        # Two of them may be in one process.
-        process = this_process(new_id())
-        self._owner = process if durable is None else DURABLE
         self.lines = (
             Lines(loop, books.ledger, limits)
             if durable is None
-            else _durable_lines(books, loop, limits, process, durable)
+            else _durable_lines(books, loop, limits, durable)
         )
         self._notes = CallNotes(books.calls)
         self.lines.around(self._notes.watch)
+        self._owner = self.lines.part.name if durable is None else DURABLE
         self._accepting: dict[str, tuple[Thread, asyncio.Task[LiveRun | RunRow]]] = {}
         period = POLL if books.listening is None else POLL_BESIDE_NEWS
         self._watcher = Watcher(books.ledger.events, self.lines.feeds, period) if books.shared else None
@@ -79,6 +77,7 @@ class Opened:
             await self.books.listening.aclose()
         if self.books.database is not None and self.books.closes:
             await self.books.database.aclose()
+        self.lines.part.end()
 
     def _watch(self) -> None:
         """See to it that what other processes write is seen."""
@@ -286,7 +285,7 @@ class Opened:
             seq = page.through
 
 
-def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, process: str, durable: Durable) -> Lines:
+def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, durable: Durable) -> Lines:
     if books.database is None:
         raise ConfigError("Durable sessions need a database: give Sessions its URL, such as sqlite:///FILE.")
     try:
@@ -298,7 +297,7 @@ def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, process: str, 
             " pip install 'playhead[durable]'"
         ) from None
     assert isinstance(books.ledger, SQLLedger)
-    return DurableLines(loop, books.ledger, limits, books.database, process, durable)
+    return DurableLines(loop, books.ledger, limits, books.database, durable)
 
 
 def _begins(row: TurnRow) -> bool:

@@ -24,7 +24,7 @@ CANCELLED: Reason = ("cancelled", None, None)
 BROKE_OFF: Reason = ("error", "The run broke off.", "internal")
 INTERRUPTED: Reason = (
     "error",
-    "The run was interrupted: its process ended before it did. Send the message anew.",
+    "The run was interrupted: its process, or its event loop, ended before it did. Send the message anew.",
     "interrupted",
 )
 

@@ -54,11 +54,10 @@ class DurableLines(Lines):
         ledger: SQLLedger,
         limits: Limits,
         database: Database,
-        executor: str,
         durable: Durable,
     ) -> None:
         super().__init__(loop, ledger, limits)
-        self.engine = DurableEngine(database, executor, self._on_run)
+        self.engine = DurableEngine(database, self.part.name, self._on_run)
         ledger.forgetting = self.engine.forget
         self._dispatch = SQLDispatch(database)
         self._takeover = Takeover(self.engine, locks_of(database, durable.takeover), self._tidy)
