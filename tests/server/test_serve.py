@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 import socket
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
 
@@ -60,6 +62,22 @@ async def test_sigterm_does_not_wait_for_what_will_not_stop(tmp_path: Path) -> N
         server.send_signal(signal.SIGTERM)
         await server.wait()
         assert monotonic() - began < 5
+
+
+async def test_sigterm_does_not_wait_for_who_holds_the_database(tmp_path: Path) -> None:
+    """Q200: another program has it locked; the server ends within five seconds, its streams with it."""
+    async with process(tmp_path, "held") as (server, url), aiohttp.ClientSession(url) as client:
+        run = await client.post("/api/agent/threads/t/runs", json={"message": "x"}, headers=STREAM)
+        stream = frames(run)
+        while (await anext(stream))[0] != "text_delta":
+            pass
+        with closing(sqlite3.connect(tmp_path / "playhead.db", isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            began = monotonic()
+            server.send_signal(signal.SIGTERM)
+            assert [event async for event in stream][-1][0] == "run_end"
+            await server.wait()
+            assert monotonic() - began < 5
 
 
 async def _endless(sending: asyncio.Event) -> AsyncIterator[bytes]:

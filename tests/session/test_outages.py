@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -242,6 +244,12 @@ async def test_what_is_too_old_is_not_shown_to_the_model(url: str) -> None:
 # ---------------------------------------------------------------- a database that fails
 
 
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 (nothing tells it)
+            await asyncio.sleep(0)
+
+
 async def held(url: str) -> AsyncIterator[tuple[Sessions, GateLLM, str]]:
     llm = GateLLM("hello")
     async with Sessions(loop_of(llm), url) as sessions:
@@ -311,6 +319,56 @@ async def test_a_database_that_is_locked_for_a_moment_is_waited_for(url: str) ->
             connection.exec_driver_sql("ROLLBACK")
         assert text_of(await all_of(sessions, run_id)) == "hello"
         assert [m.content for m in await sessions.history("t")] == ["go", "hello"]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("begun", ["at the model", "at its end"])
+async def test_closing_does_not_sit_out_a_lock(url: str, begun: str) -> None:
+    """Q200: another program holds the database; closing ends within its bound, and so do the readers."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        async for sessions, llm, run_id in held(url):
+            reading = asyncio.create_task(all_of(sessions, run_id))
+            await sessions.last_seq("t")
+            connection.exec_driver_sql("BEGIN EXCLUSIVE")
+            accepting = asyncio.create_task(sessions.start("u", "more"))
+            opened = await sessions._opened()
+            await until(opened._accepting.__len__)
+            if begun == "at its end":
+                port = opened.lines.runs[run_id].port
+                assert port is not None
+                llm.gate.set()
+                await until(partial(getattr, port.journal, "_task"))
+            began = monotonic()
+            await sessions.aclose()
+            assert monotonic() - began < 3
+            with pytest.raises(StoreError, match="locked by others"):
+                await accepting
+            assert isinstance((await reading)[-1], RunEnd)
+    engine.dispose()
+    async with Sessions(loop_of(StrictLLM()), url) as again:
+        assert await again.open_runs("t") == []
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_closing_does_not_sit_out_a_lock_of_a_database_that_others_use_too(url: str) -> None:
+    """Q200: it is not closed with the sessions, and goes on waiting for its own time-out."""
+    engine, llm = create_engine(url), GateLLM("hello")
+    async with await open_database(url) as database:
+        sessions = Sessions(loop_of(llm), database, stop_timeout=0.5)
+        run = await sessions.start("t", "go")
+        await llm.waiting.wait()
+        with engine.connect() as connection:
+            connection.exec_driver_sql("BEGIN EXCLUSIVE")
+            accepting = asyncio.create_task(sessions.start("u", "more"))
+            await until((await sessions._opened())._accepting.__len__)
+            began = monotonic()
+            await sessions.aclose()
+            assert monotonic() - began < 4
+        assert (await accepting).thread_id == "u"
+        async with Sessions(loop_of(StrictLLM()), database) as again:
+            assert (await again.find(run.run_id)).state == "ended"
     engine.dispose()
 
 

@@ -163,7 +163,7 @@ class Feed:
             self._tell()
 
     def close(self) -> None:
-        """End every reader."""
+        """End every reader, with what there is in memory for it."""
         self.closed = True
         self._tell()
 
@@ -264,11 +264,14 @@ async def follow(
     seq, offsets, at, looked = after.seq, Offsets(after.offset), feed.base, False
     feed.readers += 1
     try:
-        while not feed.closed:
+        while True:
             at = max(at, feed.base)
             item = feed.at(at)
             needed = feed.seq if item is None else item.seq - item.recorded
-            if seq < needed or not looked:
+            behind = seq < needed or not looked
+            if feed.closed and (item is None or behind):
+                return
+            if behind:
                 page = await log.after(
                     thread.thread_id, seq, run_id=run_id, limit=DEFAULT_PAGE, tenant_id=thread.tenant_id
                 )
@@ -292,7 +295,7 @@ async def follow(
                 if shown is not None:
                     yield shown
                     continue
-                if feed.at(at + 1) is None:
+                if feed.at(at + 1) is None and not feed.closed:
                     await feed.news()
                     continue
             at += 1

@@ -104,6 +104,7 @@ class Journal:
         self._progressed = 0
         self._on_deleted = on_deleted
         self._deleted: StoreError | None = None
+        self._hurried = False
 
     def add(self, key: str, event: Event, message: Said | None = None) -> None:
         """Record an event soon, once for its key, with the message that it stands for."""
@@ -220,6 +221,10 @@ class Journal:
             self._texts = []
             self._start()
 
+    def hurry(self) -> None:
+        """Wait no more for a database that is away: what cannot be written at once is given up."""
+        self._hurried = True
+
     def stop(self) -> None:
         """Write and show nothing more."""
         self._stopped = True
@@ -286,7 +291,7 @@ class Journal:
                     raise
                 # What became of it is not known, and some of it is in whatever is tried next.
                 self._unsure = True
-                if not error.passing or monotonic() > deadline:
+                if not error.passing or self._hurried or monotonic() > deadline:
                     raise
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)

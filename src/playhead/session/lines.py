@@ -73,7 +73,8 @@ class Lines:
         self._lines: dict[Thread, deque[LiveRun]] = {}
         self._reserved: set[Thread] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ending = False
+        self._loop_is_ending = False
+        self._ending: set[asyncio.Timeout] = set()
         self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
         self._around: Callable[[LiveRun], None] = lambda run: None
 
@@ -181,9 +182,18 @@ class Lines:
         """The whole result of a run that was carried out here a moment ago, where it is known."""
         return None
 
+    def close(self) -> None:
+        """Take no more runs, and from now on wait no longer than a moment for a store that is away."""
+        self.closed = True
+        for run in self.runs.values():
+            if run.port is not None:
+                run.port.journal.hurry()
+        for ending in self._ending:
+            ending.reschedule(asyncio.get_running_loop().time() + _LAST_MOMENT)
+
     async def aclose(self) -> None:
         """Stop every run and take no more."""
-        self.closed = True
+        self.close()
         await asyncio.gather(
             *(self.stop(run) for line in tuple(self._lines.values()) for run in list(line)[1:])
         )
@@ -207,7 +217,7 @@ class Lines:
             reason = self._reason(run, error)
         # Whatever becomes of this task, the end is written; where the event loop ends, of all that waits.
         await asyncio.shield(self._spawn(self._finish(run, reason)))
-        while self._ending and self._tasks:
+        while self._loop_is_ending and self._tasks:
             await asyncio.wait(self._tasks)
 
     def _reason(self, run: LiveRun, error: BaseException) -> Reason:
@@ -286,8 +296,12 @@ class Lines:
         result = run.outcome(reason)
         if reason[2] != StoreError.code:
             with suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(_LAST_MOMENT if self.closed else None):
-                    await self._write_end(run, result)
+                async with asyncio.timeout(_LAST_MOMENT if self.closed else None) as ending:
+                    self._ending.add(ending)
+                    try:
+                        await self._write_end(run, result)
+                    finally:
+                        self._ending.discard(ending)
         if not run.result.done():
             self._settle(run, result)
 
@@ -358,7 +372,7 @@ class Lines:
             _log_failure(run, error)
             return ("error", "The run failed: CancelledError.", "internal")
         if not run.cancel.is_set() and self._loop_ends(task):
-            self.closed = self._ending = True
+            self.closed = self._loop_is_ending = True
         return CANCELLED
 
     def _loop_ends(self, task: asyncio.Task[Any]) -> bool:

@@ -1,8 +1,8 @@
 """Sessions once their database is open: what the methods of `Sessions` are made of."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from typing import Any, get_args
 
 from msgspec.structs import replace
@@ -39,6 +39,8 @@ from playhead.types import AgentContext, AgentRunResult, UserMessage
 
 # What a run's result is made of.
 _RESULTS = ("step_end", *LAST)
+# What of writing is left at the end may take this long, in seconds, where the database is not ours to hurry.
+_MOMENT = 1.0
 
 
 class Opened:
@@ -66,11 +68,13 @@ class Opened:
         await self.lines.start()
 
     async def aclose(self) -> None:
-        """Stop every run and let go of the database."""
-        self.lines.closed = True
-        await self._accepted(lambda thread: True)
+        """Stop every run and let go of the database, though others may hold it."""
+        self.lines.close()
+        if self.books.database is not None and self.books.closes:
+            self.books.database.hurry()
+        await _within(_MOMENT, self._accepted(lambda thread: True))
         await self.lines.aclose()
-        await self._notes.settle()
+        await _within(_MOMENT, self._notes.settle())
         if self._watcher is not None:
             await self._watcher.aclose()
         if self.books.listening is not None:
@@ -298,6 +302,12 @@ def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, durable: Durab
         ) from None
     assert isinstance(books.ledger, SQLLedger)
     return DurableLines(loop, books.ledger, limits, books.database, durable)
+
+
+async def _within(seconds: float, work: Awaitable[None]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await work
 
 
 def _begins(row: TurnRow) -> bool:

@@ -29,6 +29,7 @@ class Engines(NamedTuple):
     name: str
     write: Engine
     read: Engine
+    busy_timeout: float
     check: Callable[[], None] = lambda: None
 
     def dispose(self) -> None:
@@ -74,7 +75,7 @@ def _postgres(url: URL, busy_timeout: float) -> Engines:
         connection.execute(f"SET lock_timeout = {int(busy_timeout * 1000)}")
         connection.commit()
 
-    return Engines(name, write, read)
+    return Engines(name, write, read, busy_timeout)
 
 
 def _sqlite(url: URL, busy_timeout: float) -> Engines:
@@ -95,7 +96,7 @@ def _sqlite(url: URL, busy_timeout: float) -> Engines:
     read = create_engine(url, pool_size=_READERS, **options)
     _prepare(write, "BEGIN IMMEDIATE")
     _prepare(read, "BEGIN")
-    return Engines(name, write, read, _check_of(str(path), name))
+    return Engines(name, write, read, busy_timeout, _check_of(str(path), name))
 
 
 def _check_of(path: str, name: str) -> Callable[[], None]:

@@ -97,8 +97,15 @@ class Database:
         value: T = await job.future
         return value
 
+    def hurry(self) -> None:
+        """From now on, wait no longer than a moment for other processes: it is about to be closed."""
+        self._writer.hurry()
+
     async def aclose(self) -> None:
-        """Commit what waits and close every connection. May be called more than once."""
+        """Commit what waits and close every connection. May be called more than once.
+
+        What waits for another process that holds the database fails after a moment.
+        """
         with self._lock:
             self._closed = True
         await asyncio.to_thread(self._shut_down)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
@@ -18,6 +19,7 @@ Work: TypeAlias = Callable[[Connection], T]
 
 _MOST_TOGETHER = 256
 _TRIES = 5
+_SHORT_WAIT = 0.25  # in seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -43,8 +45,10 @@ class Writer:
         self._engines = engines
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._kept = engines.write.dialect.name == "sqlite"
+        self._short = min(engines.busy_timeout, _SHORT_WAIT)
         self._held: Connection | None = None
         self._driver: Any = None
+        self._hurried = False
         # The interpreter waits at its end for other threads before it tells them that it ends.
         self._thread = threading.Thread(target=self._run, name="playhead-writer", daemon=True)
         self._thread.start()
@@ -53,8 +57,13 @@ class Writer:
         """Do a job soon, with what else waits."""
         self._waiting.put(job)
 
+    def hurry(self) -> None:
+        """Wait no longer than a moment for others that hold the database."""
+        self._hurried = True
+
     def end(self) -> None:
         """Do what waits, close the connection and end the thread. Nothing may be added any more."""
+        self.hurry()
         self._waiting.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -118,16 +127,36 @@ class Writer:
         return None, False
 
     def _begin(self) -> Connection:
-        """Begin a transaction. SQLite's connection is kept, and SQLAlchemy is never told that its first
-        transaction was committed: to take it anew, or to keep that account, costs as much as a row."""
-        if self._held is None:
-            self._engines.check()  # of a file that is gone, an empty one would be made
-            self._held = self._engines.write.connect()
-            self._held.begin()
-            self._driver = self._held.connection.dbapi_connection
-        else:
+        """Begin a transaction. What others hold is waited for in short waits, which `hurry` can end."""
+        until: float | None = None
+        while True:
+            try:
+                return self._begun()
+            except Exception as error:
+                if not (self._kept and is_locked(error)):
+                    raise
+                until = until or monotonic() + self._engines.busy_timeout - self._short
+                if self._hurried or monotonic() >= until:
+                    raise
+
+    def _begun(self) -> Connection:
+        """SQLite's connection is kept, and SQLAlchemy is never told that its first transaction was committed:
+        to take it anew, or to keep that account, costs as much as a row."""
+        if self._held is not None:
             self._driver.execute("BEGIN IMMEDIATE")
-        return self._held
+            return self._held
+        self._engines.check()  # of a file that is gone, an empty one would be made
+        held = self._engines.write.connect()
+        try:
+            self._driver = held.connection.dbapi_connection
+            if self._kept:
+                self._driver.execute(f"PRAGMA busy_timeout = {round(self._short * 1000)}")
+            held.begin()
+        except BaseException:
+            held.close()
+            raise
+        self._held = held
+        return held
 
     def _complete(self, connection: Connection) -> None:
         if self._kept:

@@ -282,15 +282,14 @@ class DurableEngine:
         """Have runs that wait, and were accepted by another version, carried out by this one."""
         await self._database.write(lambda connection: connection.execute(self._sql.adopt))
 
-    async def recover(self, executor: str, *, handed_over: bool = False) -> int:
-        """Put the runs of a process back into the queue; return how many.
+    async def recover(self, executor: str, *, run_id: str | None = None, handed_over: bool = False) -> int:
+        """Put the runs of a process, or one of them, back into the queue; return how many.
 
         `handed_over` by the process itself, in order, is no attempt that failed.
         """
         values = {"of_executor": executor, "less": 1 if handed_over else 0}
-        count: int = await self._database.write(
-            lambda connection: connection.execute(self._sql.recover, values).rowcount
-        )
+        query = self._sql.recover if run_id is None else self._sql.recovering(run_id)
+        count: int = await self._database.write(lambda connection: connection.execute(query, values).rowcount)
         return count
 
     # ------------------------------------------------------------ housekeeping

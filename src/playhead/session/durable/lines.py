@@ -31,6 +31,8 @@ logger = logging.getLogger("playhead")
 MOST_ATTEMPTS = 10
 # How often runs that are at work here ask whether somebody wants them stopped, in seconds.
 _LOOK = 0.25
+# How often a store that is away is tried again, in seconds.
+_AGAIN = 1.0
 # Whole results that are kept for who waits for them; others are made of what was recorded.
 _OUTCOMES = 256
 
@@ -223,7 +225,21 @@ class DurableLines(Lines):
         ):
             self._abandon(run, lost=lost)
             raise asyncio.CancelledError
+        if isinstance(error, StoreError) and error.code == StoreError.code:
+            # The run is not at fault: it is carried out anew, from what is recorded, once the store is back.
+            self._abandon(run)
+            # One that fails for another reason than that each time must not go on for ever.
+            self._spawn(self._put_back(run, passing=error.passing))
+            raise asyncio.CancelledError
         return super()._reason(run, error)
+
+    async def _put_back(self, run: LiveRun, *, passing: bool) -> None:
+        while not self.closed:
+            with suppress(StoreError):
+                await self.engine.recover(self.engine.executor, run_id=run.run_id, handed_over=passing)
+                self.engine.kick()
+                return
+            await asyncio.sleep(_AGAIN)
 
     def _leaving(self, run: LiveRun) -> bool:
         ends = run.task is not None and self._loop_ends(run.task)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, bindparam, column, delete, func, select, table, update
+from sqlalchemy import Connection, Select, Update, bindparam, column, delete, func, select, table, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.ids import now_ms
@@ -109,6 +109,7 @@ class Records:
         ]
         self.tables = [outputs, *payloads, flows]
         f, o = flows.c, outputs.c
+        self.flow = f
         mine = (f.workflow_uuid == bindparam("of_run"), f.owner_xid == bindparam("token"))
         own = update(flows).where(*mine, f.status == "PENDING").values(owner_xid=bindparam("token"))
         upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
@@ -156,6 +157,10 @@ class Records:
             )
             .limit(_DELETE_TOGETHER)
         )
+
+    def recovering(self, run_id: str) -> Update:
+        """Return `recover` for one run."""
+        return self.recover.where(self.flow.workflow_uuid == run_id)
 
     def forget(self, connection: Connection, run_ids: Select[Any]) -> None:
         """Delete all that the engine keeps of some runs: their steps hold what was said."""
