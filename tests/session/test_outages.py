@@ -6,24 +6,25 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
 from playhead.errors import StoreError
-from playhead.events import RunEnd
+from playhead.events import Event, RunEnd
 from playhead.ids import now_ms
 from playhead.session import journal
 from playhead.session.sessions import Sessions
 from playhead.storage.engine import Database, open_database
 from playhead.storage.ledger import Entry, Recorded
 from playhead.storage.sql_ledger import SQLLedger
-from playhead.types import UserMessage
+from playhead.types import AgentRunResult, UserMessage
 from tests.session.clients import Client
 from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
 from tests.session.readers import all_of, text_of
@@ -421,6 +422,53 @@ async def test_a_file_that_is_deleted_in_mid_run_is_told(url: str) -> None:
 
 def file_of(url: str) -> Path:
     return Path(url.removeprefix("sqlite:///"))
+
+
+async def test_an_end_that_is_told_in_an_outage_is_written_after_it_and_told_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q200: the database is away for longer than it is waited for, at a run's end. Whoever reads on has one
+    end; whoever comes later has the same one, and all that was said before it."""
+    monkeypatch.setattr(journal, "PATIENCE", 0.3)
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    async with await open_database(url, busy_timeout=0.05) as database:
+        llm = GateLLM("hello")
+        async with Sessions(loop_of(llm), database) as sessions:
+            run = await sessions.start("t", "go")
+            await llm.waiting.wait()
+            reading = sessions.thread_events("t")
+            seen = [await anext(reading)]
+            with engine.connect() as connection:
+                lock = (
+                    "BEGIN EXCLUSIVE"
+                    if database.dialect == "sqlite"
+                    else "SELECT 1 FROM agent_threads FOR UPDATE"
+                )
+                connection.exec_driver_sql(lock)
+                llm.gate.set()
+                while not isinstance(seen[-1], RunEnd):
+                    seen.append(await anext(reading))
+                assert (seen[-1].seq, seen[-1].result.error_code) == (None, "store")
+            assert await sessions.open_runs("t") == []
+            again = await sessions.start("t", "again")
+            while seen[-1].run_id != again.run_id or not isinstance(seen[-1], RunEnd):
+                seen.append(await anext(reading))
+            await reading.aclose()
+            late = await all_of(sessions, run.run_id)
+            assert isinstance(late[-1], RunEnd)
+            assert (late[-1].seq is not None, late[-1].result) == (True, replace(seen_end(seen), messages=()))
+            assert [text_of(late), text_of([e for e in seen if e.run_id == run.run_id])] == ["hello"] * 2
+            assert [m.content for m in await sessions.history("t")] == ["go", "hello", "again", "hello"]
+    engine.dispose()
+
+
+def seen_end(seen: Sequence[Event]) -> AgentRunResult:
+    """The result of the first run, whose end was told once, and nothing of it after that."""
+    places = [n for n, event in enumerate(seen) if event.run_id == seen[0].run_id]
+    ends = [event for event in seen if isinstance(event, RunEnd) and event.run_id == seen[0].run_id]
+    assert len(ends) == 1
+    assert seen[places[-1]] is ends[0]
+    return ends[0].result
 
 
 async def limit(database: Database, more: int) -> None:

@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from playhead.events import Event, LiveEvent, ReasoningDelta, TextDelta, ToolProgress
 from playhead.session.shown import LAST, Shown, event_bytes
-from playhead.storage.ledger import DEFAULT_PAGE, EventLog, Thread, coded
+from playhead.storage.ledger import DEFAULT_PAGE, EventLog, EventRow, Thread, coded
 
 Growing: TypeAlias = TextDelta | ReasoningDelta
 GROWING = (TextDelta, ReasoningDelta)
@@ -46,6 +47,13 @@ def parse_cursor(after: "int | str | Cursor | None") -> Cursor | None:
             "invalid", f"after: {str(after)[:50]!r} is no place in a stream; give the id of an event."
         )
     return Cursor(int(seq), int(offset or 0))
+
+
+class _OfRun(msgspec.Struct, rename="camel"):
+    run_id: str = ""
+
+
+_run_of = msgspec.json.Decoder(_OfRun).decode
 
 
 class _Item:
@@ -262,6 +270,7 @@ async def follow(
     Raises `StoreError` when the store cannot be read.
     """
     seq, offsets, at, looked = after.seq, Offsets(after.offset), feed.base, False
+    over: set[str] = set()  # runs whose end was told before it could be written
     feed.readers += 1
     try:
         while True:
@@ -278,7 +287,7 @@ async def follow(
                 # Of a full page nothing says that it was the last, least of all a feed that is new.
                 looked = len(page.rows) < DEFAULT_PAGE
                 for row in page.rows:
-                    shown = offsets.rest(Shown.of_row(row))
+                    shown = None if _was_over(over, row) else offsets.rest(Shown.of_row(row))
                     if shown is not None:
                         yield shown
                     if run_id is not None and row.type in LAST:
@@ -289,7 +298,7 @@ async def follow(
             if item is None:
                 await feed.news()
                 continue
-            mine = not item.gone and run_id in (None, item.run_id)
+            mine = not item.gone and run_id in (None, item.run_id) and item.run_id not in over
             if item.stretch is not None and mine and item.seq >= seq:
                 shown = item.stretch.rest(offsets, seq)
                 if shown is not None:
@@ -306,10 +315,18 @@ async def follow(
             shown = offsets.rest(item.shown)
             if shown is not None:
                 yield shown
-            if run_id is not None and item.shown.type in LAST:
-                return
+            if item.shown.type in LAST:
+                if run_id is not None:
+                    return
+                if not item.recorded:
+                    over.add(item.run_id)
     finally:
         feed.readers -= 1
+
+
+def _was_over(over: set[str], row: EventRow) -> bool:
+    """Is an event of a run whose end the reader has?"""
+    return bool(over) and _run_of(row.data).run_id in over
 
 
 def _holds(told: Growing | None, delta: Growing) -> bool:

@@ -18,7 +18,7 @@ from playhead.errors import StoreError
 from playhead.events import Attempt, Event, LiveEvent, StepStart, ToolProgress
 from playhead.ids import new_id
 from playhead.session.feed import GROWING, Feed, Growing
-from playhead.session.shown import Shown, event_bytes
+from playhead.session.shown import LAST, Shown, event_bytes
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import DELETED, Also, Entry, Ledger, NewEvent, Recorded, RunRow
 from playhead.types import ChatMessage
@@ -30,7 +30,8 @@ FLUSH_CHARACTERS = 4_096
 PATIENCE = 20.0
 # How often the progress of one call is recorded, in seconds.
 PROGRESS = 5.0
-_FIRST_DELAY, _LONGEST_DELAY = 0.05, 1.0
+LONGEST_DELAY = 1.0  # between two tries
+_FIRST_DELAY = 0.05
 _COMPANY = 0.025
 
 Said = tuple[ChatMessage, int]
@@ -104,6 +105,7 @@ class Journal:
         self._progressed = 0
         self._on_deleted = on_deleted
         self._deleted: StoreError | None = None
+        self._given_up = False
         self._hurried = False
 
     def add(self, key: str, event: Event, message: Said | None = None) -> None:
@@ -176,7 +178,7 @@ class Journal:
 
     def live(self, event: LiveEvent) -> None:
         """Show what is not recorded, or not yet."""
-        if self._stopped:
+        if self._stopped or self._given_up:
             return
         if isinstance(event, GROWING):
             self._grow(event)
@@ -225,9 +227,22 @@ class Journal:
         """Wait no more for a database that is away: what cannot be written at once is given up."""
         self._hurried = True
 
+    def give_up(self) -> None:
+        """Show nothing more of what goes on, and do not write the run's own end, which was not written yet:
+        another is told. What was said can be written with that."""
+        self._given_up = True
+        kept: list[tuple[NewEvent | None, Event]] = [
+            (new, event) for new, event in self._waiting.events if new is not None and event.type not in LAST
+        ]
+        self._waiting.events, self._waiting.more = kept, {}
+        self._cancel_timers()
+
     def stop(self) -> None:
         """Write and show nothing more."""
         self._stopped = True
+        self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
         for timer in (self._timer, self._soon):
             if timer is not None:
                 timer.cancel()
@@ -294,7 +309,7 @@ class Journal:
                 if not error.passing or self._hurried or monotonic() > deadline:
                     raise
             await asyncio.sleep(delay)
-            delay = min(delay * 2, _LONGEST_DELAY)
+            delay = min(delay * 2, LONGEST_DELAY)
 
     def _end_deleted(self, error: StoreError) -> None:
         self._deleted = error

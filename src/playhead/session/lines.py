@@ -15,7 +15,7 @@ from playhead.session.approvals import pending_calls
 from playhead.session.aside import Aside
 from playhead.session.compaction import Compaction, Compactor
 from playhead.session.feed import Feed
-from playhead.session.journal import Journal, Said
+from playhead.session.journal import LONGEST_DELAY, Journal, Said
 from playhead.session.owner import Part
 from playhead.session.port import StoredPort, last_turns, opening_events
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
@@ -75,6 +75,8 @@ class Lines:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop_is_ending = False
         self._ending: set[asyncio.Timeout] = set()
+        # Whose end was told and could not be written yet.
+        self._late: dict[str, tuple[LiveRun, asyncio.Task[None]]] = {}
         self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
         self._around: Callable[[LiveRun], None] = lambda run: None
 
@@ -152,6 +154,24 @@ class Lines:
             await journal.write(events, said, state="ended", finish_reason=result.finish_reason)
         self.drop_feed(thread_of(row))
 
+    def ends_late(self, run_id: str) -> bool:
+        """Was the end of a run told, and could not be written yet?"""
+        return run_id in self._late
+
+    async def ended_late(self, run_id: str) -> bool:
+        """Is it written now that the store seems to be back? The next try is waited for."""
+        await asyncio.wait((self._late[run_id][1],), timeout=2 * LONGEST_DELAY)
+        return run_id not in self._late
+
+    async def end_none_late(self, which: Callable[[Thread], bool]) -> None:
+        """Write nothing more in some threads."""
+        late = [(run, task) for run, task in self._late.values() if which(run.thread)]
+        for run, _ in late:
+            if run.port is not None:
+                run.port.close()
+        if late:
+            await asyncio.wait([task for _, task in late])
+
     async def stop(self, run: LiveRun) -> None:
         """Stop a run and return when it has ended."""
         if run.absorbing is not None and not run.absorbing.done():
@@ -185,7 +205,7 @@ class Lines:
     def close(self) -> None:
         """Take no more runs, and from now on wait no longer than a moment for a store that is away."""
         self.closed = True
-        for run in self.runs.values():
+        for run in (*self.runs.values(), *(run for run, _ in self._late.values())):
             if run.port is not None:
                 run.port.journal.hurry()
         for ending in self._ending:
@@ -198,6 +218,8 @@ class Lines:
             *(self.stop(run) for line in tuple(self._lines.values()) for run in list(line)[1:])
         )
         await asyncio.gather(*(self.stop(line[0]) for line in tuple(self._lines.values())))
+        if self._late:
+            await asyncio.wait([task for _, task in self._late.values()], timeout=_LAST_MOMENT)
         self.forget_where(lambda thread: True)
 
     # ------------------------------------------------------------ the life of a run
@@ -294,14 +316,17 @@ class Lines:
             return
         run.deleted = run.deleted or reason[2] == DELETED
         result = run.outcome(reason)
-        if reason[2] != StoreError.code:
-            with suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(_LAST_MOMENT if self.closed else None) as ending:
-                    self._ending.add(ending)
-                    try:
-                        await self._write_end(run, result)
-                    finally:
-                        self._ending.discard(ending)
+        if reason[2] == StoreError.code:
+            # It was waited for long enough.
+            self._settle(run, result, late=not self.closed)
+            return
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_LAST_MOMENT if self.closed else None) as ending:
+                self._ending.add(ending)
+                try:
+                    await self._write_end(run, result)
+                finally:
+                    self._ending.discard(ending)
         if not run.result.done():
             self._settle(run, result)
 
@@ -318,10 +343,25 @@ class Lines:
             more["unbegun"] = True
         await journal.write([*events, ("end", end_event(run.row, result))], said, **more)
 
-    def _settle(self, run: LiveRun, result: AgentRunResult) -> None:
+    async def _write_late(self, run: LiveRun, result: AgentRunResult) -> None:
+        """Write the end that was told, once the store is back."""
+        try:
+            while not self.closed:
+                try:
+                    await self._write_end(run, result)
+                    return
+                except StoreError as error:
+                    if not error.passing:
+                        return
+        finally:
+            del self._late[run.run_id]
+
+    def _settle(self, run: LiveRun, result: AgentRunResult, *, late: bool = False) -> None:
         feed = self.feeds.get(run.thread)
         if run.port is not None:
-            run.port.close()
+            run.port.close(but_end=late)
+        if late:
+            self._late[run.run_id] = (run, self._spawn(self._write_late(run, result)))
         if feed is not None:
             feed.end_unless_told(run.run_id, end_event(run.row, result))
         run.place(run.run_id)

@@ -125,10 +125,16 @@ class StoredPort(PlainPort):
             self.opened(opening, await self.journal.write_down(opening))
         return self._start.turn_id if self._start is not None else self.turn_id
 
-    def close(self) -> None:
-        """Write nothing more: the run was given up, though something of it may still be at work."""
+    def close(self, *, but_end: bool = False) -> None:
+        """Write nothing more: the run was given up, though something of it may still be at work.
+
+        With `but_end`, what it said until now can still be written, with its end.
+        """
         self._closed = True
-        self.journal.stop()
+        if but_end:
+            self.journal.give_up()
+        else:
+            self.journal.stop()
 
     async def history(self) -> Sequence[ChatMessage]:
         await self.open()

@@ -263,11 +263,11 @@ class DurableLines(Lines):
             run.task.cancel()
         self._leave(run)
 
-    def _settle(self, run: LiveRun, result: AgentRunResult) -> None:
+    def _settle(self, run: LiveRun, result: AgentRunResult, *, late: bool = False) -> None:
         self._outcomes[run.run_id] = result
         if len(self._outcomes) > _OUTCOMES:
             self._outcomes.popitem(last=False)
-        super()._settle(run, result)
+        super()._settle(run, result, late=late)
 
     def _leave(self, run: LiveRun) -> None:
         if self.runs.get(run.run_id) is run:
