@@ -15,10 +15,11 @@ from playhead.session.approvals import pending_calls
 from playhead.session.aside import Aside
 from playhead.session.compaction import Compaction, Compactor
 from playhead.session.feed import Feed
-from playhead.session.journal import LONGEST_DELAY, Journal, Said
+from playhead.session.journal import Journal, Said
+from playhead.session.late import LateEnds
 from playhead.session.owner import Part
 from playhead.session.port import StoredPort, last_turns, opening_events
-from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, result_of
+from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, pass_on, result_of
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import (
     CONFLICT,
@@ -75,8 +76,7 @@ class Lines:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop_is_ending = False
         self._ending: set[asyncio.Timeout] = set()
-        # Whose end was told and could not be written yet.
-        self._late: dict[str, tuple[LiveRun, asyncio.Task[None]]] = {}
+        self.late = LateEnds(self._write_end)
         self._recent: OrderedDict[Thread, Sequence[TurnRow]] = OrderedDict()
         self._around: Callable[[LiveRun], None] = lambda run: None
 
@@ -154,24 +154,6 @@ class Lines:
             await journal.write(events, said, state="ended", finish_reason=result.finish_reason)
         self.drop_feed(thread_of(row))
 
-    def ends_late(self, run_id: str) -> bool:
-        """Was the end of a run told, and could not be written yet?"""
-        return run_id in self._late
-
-    async def ended_late(self, run_id: str) -> bool:
-        """Is it written now that the store seems to be back? The next try is waited for."""
-        await asyncio.wait((self._late[run_id][1],), timeout=2 * LONGEST_DELAY)
-        return run_id not in self._late
-
-    async def end_none_late(self, which: Callable[[Thread], bool]) -> None:
-        """Write nothing more in some threads."""
-        late = [(run, task) for run, task in self._late.values() if which(run.thread)]
-        for run, _ in late:
-            if run.port is not None:
-                run.port.close()
-        if late:
-            await asyncio.wait([task for _, task in late])
-
     async def stop(self, run: LiveRun) -> None:
         """Stop a run and return when it has ended."""
         if run.absorbing is not None and not run.absorbing.done():
@@ -205,7 +187,7 @@ class Lines:
     def close(self) -> None:
         """Take no more runs, and from now on wait no longer than a moment for a store that is away."""
         self.closed = True
-        for run in (*self.runs.values(), *(run for run, _ in self._late.values())):
+        for run in (*self.runs.values(), *self.late.runs):
             if run.port is not None:
                 run.port.journal.hurry()
         for ending in self._ending:
@@ -218,8 +200,7 @@ class Lines:
             *(self.stop(run) for line in tuple(self._lines.values()) for run in list(line)[1:])
         )
         await asyncio.gather(*(self.stop(line[0]) for line in tuple(self._lines.values())))
-        if self._late:
-            await asyncio.wait([task for _, task in self._late.values()], timeout=_LAST_MOMENT)
+        await self.late.settle(_LAST_MOMENT)
         self.forget_where(lambda thread: True)
 
     # ------------------------------------------------------------ the life of a run
@@ -307,7 +288,7 @@ class Lines:
             run.place(active.run_id)
             run.absorbed_by = active
             self._leave(run)
-            active.result.add_done_callback(_pass_on(run.result))
+            active.result.add_done_callback(pass_on(run.result))
         return [run.row.message for run in absorbed if run.row.message is not None]
 
     async def _finish(self, run: LiveRun, reason: Reason) -> None:
@@ -343,25 +324,12 @@ class Lines:
             more["unbegun"] = True
         await journal.write([*events, ("end", end_event(run.row, result))], said, **more)
 
-    async def _write_late(self, run: LiveRun, result: AgentRunResult) -> None:
-        """Write the end that was told, once the store is back."""
-        try:
-            while not self.closed:
-                try:
-                    await self._write_end(run, result)
-                    return
-                except StoreError as error:
-                    if not error.passing:
-                        return
-        finally:
-            del self._late[run.run_id]
-
     def _settle(self, run: LiveRun, result: AgentRunResult, *, late: bool = False) -> None:
         feed = self.feeds.get(run.thread)
         if run.port is not None:
             run.port.close(but_end=late)
         if late:
-            self._late[run.run_id] = (run, self._spawn(self._write_late(run, result)))
+            self.late.add(run, result)
         if feed is not None:
             feed.end_unless_told(run.run_id, end_event(run.row, result))
         run.place(run.run_id)
@@ -425,16 +393,6 @@ class Lines:
         self._recent[run.thread] = last_turns(port.rows, self._limits.window)
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
-
-
-def _pass_on(
-    target: "asyncio.Future[AgentRunResult]",
-) -> "Callable[[asyncio.Future[AgentRunResult]], None]":
-    def done(source: "asyncio.Future[AgentRunResult]") -> None:
-        if not target.done():
-            target.set_result(source.result())
-
-    return done
 
 
 def _log_failure(run: LiveRun, error: BaseException) -> None:

@@ -177,8 +177,8 @@ class Opened:
             return True
         if row.owner == DURABLE or row.run_id in self.lines.runs or row.run_id in self._accepting:
             return False
-        if self.lines.ends_late(row.run_id):
-            return await self.lines.ended_late(row.run_id)
+        if row.run_id in self.lines.late:
+            return await self.lines.late.is_written(row.run_id)
         if row.owner != self._owner and not is_over(row.owner):
             return False
         await self.lines.end_for_another(row, INTERRUPTED)
@@ -252,7 +252,7 @@ class Opened:
                 await self.lines.stop(run)
             await self._notes.settle()
             await self._accepted(which)
-        await self.lines.end_none_late(which)
+        await self.lines.late.drop_where(which)
         self.lines.forget_where(which)
 
     async def result_of(self, row: RunRow) -> AgentRunResult:

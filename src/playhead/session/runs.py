@@ -1,7 +1,7 @@
 """A run while it lives: waiting for its turn, or at work."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -132,3 +132,15 @@ def result_of(rows: Sequence[TurnRow]) -> AgentRunResult:
         error_code=None if answered else "interrupted",
         messages=messages,
     )
+
+
+def pass_on(
+    target: "asyncio.Future[AgentRunResult]",
+) -> "Callable[[asyncio.Future[AgentRunResult]], None]":
+    """Return what gives the result of one run to who waits for another."""
+
+    def done(source: "asyncio.Future[AgentRunResult]") -> None:
+        if not target.done():
+            target.set_result(source.result())
+
+    return done
