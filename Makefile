@@ -5,7 +5,7 @@
 BIN := .venv/bin
 export PYTHON
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types check bench lock setup-demo setup-dev setup-any-llm
+.PHONY: help demo test lint types check bench chaos lock setup-demo setup-dev setup-any-llm
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -27,6 +27,9 @@ check: lint types test ## All three
 
 bench: setup-dev ## Measure against a hand-written loop; prints tables
 	@$(BIN)/python -m bench.run $(ARGS)
+
+chaos: setup-dev ## Kill servers at random, 200 times a database, and report (ARGS="--kills 20 --database sqlite")
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 lock: ## Renew requirements/ from pyproject.toml (ARGS=--upgrade: take the newest)
 	@bash scripts/lock.sh $(ARGS)

@@ -5,7 +5,6 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from playhead.encode import error_text, masked_traceback
@@ -13,13 +12,14 @@ from playhead.errors import PlayheadError, StoreError
 from playhead.loop import AgentLoop
 from playhead.session.approvals import pending_calls
 from playhead.session.aside import Aside
-from playhead.session.compaction import Compaction, Compactor
+from playhead.session.compaction import Compactor
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal, Said
 from playhead.session.late import LateEnds
 from playhead.session.owner import Part
 from playhead.session.port import StoredPort, last_turns, opening_events
 from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, pass_on, result_of
+from playhead.session.settings import Limits
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import (
     CONFLICT,
@@ -41,19 +41,6 @@ logger = logging.getLogger("playhead")
 _LAST_MOMENT = 0.5
 # Threads whose last turns are kept in memory, so that the next run need not encode them again.
 _RECENT = 64
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How runs are carried out; see `Sessions`."""
-
-    window: int
-    stop_timeout: float
-    flush_seconds: float
-    approval_seconds: float
-    window_tokens: int | None = None
-    compaction: Compaction | None = None
-    keep_aside_above: int | None = None
 
 
 class Lines:

@@ -15,10 +15,11 @@ from playhead.loop import AgentLoop
 from playhead.session.callnotes import CallNotes
 from playhead.session.durable.options import Durable
 from playhead.session.feed import Cursor, follow
-from playhead.session.lines import Limits, Lines
+from playhead.session.lines import Lines
 from playhead.session.opening import Books
 from playhead.session.owner import DURABLE, is_over
 from playhead.session.runs import INTERRUPTED, LiveRun, result_of
+from playhead.session.settings import Limits
 from playhead.session.shown import LAST, Shown
 from playhead.session.watch import POLL, POLL_BESIDE_NEWS, Watcher
 from playhead.storage.base import TurnRow

@@ -21,10 +21,10 @@ from playhead.session.approvals import check_answer, plain_answer
 from playhead.session.compaction import Compaction
 from playhead.session.durable.options import Durable
 from playhead.session.feed import Cursor, parse_cursor
-from playhead.session.lines import Limits
 from playhead.session.opened import Opened, named
 from playhead.session.opening import Books, DatabaseLike, Shared, open_books
 from playhead.session.runs import LiveRun, RunHandle, Said, handle_of, user_message
+from playhead.session.settings import Limits
 from playhead.session.shown import Shown, decoded
 from playhead.storage.base import DEFAULT_TURNS
 from playhead.storage.calls import CallLog

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -142,3 +143,23 @@ async def test_who_does_not_have_the_token_writes_nothing(url: str) -> None:
 async def test_the_engine_is_the_one_whose_insides_these_are() -> None:
     """What is used of its insides was read in this series, and is pinned to it."""
     assert version("dbos").startswith("3.4.")
+
+
+async def test_runs_that_ended_are_not_gone_through_at_each_look(url: str) -> None:
+    """Issue 6: 100,000 finished runs slow nothing: every look at the queue uses the engine's index of it."""
+    async with started(url) as one:
+        sql, is_file = one.engine._sql, one.database.dialect == "sqlite"
+
+        def plan(connection: Any, query: Any) -> str:
+            compiled = query.compile(dialect=one.database.engine_dialect)
+            values = compiled.construct_params({"of_executor": "host/1", "less": 0})
+            if not is_file:
+                connection.execute(text("SET LOCAL enable_seqscan = off"))
+                return str(connection.exec_driver_sql(f"EXPLAIN {compiled}", values).all())
+            ordered = tuple(values[name] for name in compiled.positiontup)
+            return str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", ordered).all())
+
+        for query in (sql.waits, sql.executors, sql.open_runs, sql.adopt, sql.recover):
+            found = await one.database.write(partial(plan, query=query))
+            assert "idx_workflow_status" in found, found
+            assert "SCAN workflow_status'" not in found, found

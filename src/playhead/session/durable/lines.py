@@ -15,10 +15,11 @@ from playhead.session.durable.port import DurablePort
 from playhead.session.durable.records import Claim
 from playhead.session.durable.takeover import Takeover
 from playhead.session.feed import Cursor, follow
-from playhead.session.lines import Limits, Lines
+from playhead.session.lines import Lines
 from playhead.session.owner import DURABLE
 from playhead.session.port import StoredPort
 from playhead.session.runs import CANCELLED, INTERRUPTED, LiveRun, Reason
+from playhead.session.settings import Limits
 from playhead.storage.engine import Database
 from playhead.storage.ledger import OPEN, Enlist, Entry, RunRow, Thread, thread_of
 from playhead.storage.sql_dispatch import SQLDispatch

@@ -8,7 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, Update, bindparam, column, delete, func, select, table, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    Update,
+    bindparam,
+    column,
+    delete,
+    func,
+    literal_column,
+    select,
+    table,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.ids import now_ms
@@ -115,7 +127,11 @@ class Records:
         upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
         # Whether a commit that failed was made is not always known: then it is there already.
         step = upsert(outputs).on_conflict_do_nothing()
-        at_work = (f.queue_name == QUEUE, f.status == "PENDING")
+        # Written out, as the engine's index of what has not ended is only then known to hold it all: without
+        # it, each look goes through every run that ever was. https://www.sqlite.org/partialindex.html
+        in_flight: Any = literal_column("status IN ('ENQUEUED', 'PENDING')")
+        at_work = (f.queue_name == QUEUE, f.status == "PENDING", in_flight)
+        waiting = (f.queue_name == QUEUE, f.status == "ENQUEUED", in_flight)
         self.flows = "workflow_status" if schema is None else f"{schema}.workflow_status"
         self.own = Prepared(database, own)
         self.step = Prepared(database, step, columns)
@@ -125,7 +141,7 @@ class Records:
             .where(o.workflow_uuid == bindparam("of_run"))
             .order_by(o.function_id)
         )
-        self.waits = select(f.workflow_uuid).where(f.queue_name == QUEUE, f.status == "ENQUEUED").limit(1)
+        self.waits = select(f.workflow_uuid).where(*waiting).limit(1)
         self.executors = select(f.executor_id).where(*at_work).distinct()
         self.recover = (
             update(flows)
@@ -140,12 +156,12 @@ class Records:
         )
         self.adopt = (
             update(flows)
-            .where(f.queue_name == QUEUE, f.status == "ENQUEUED", f.application_version != VERSION)
+            .where(*waiting, f.application_version != VERSION)
             .values(application_version=VERSION)
         )
         self.open_runs = (
             select(f.workflow_uuid, f.status, f.executor_id, func.coalesce(f.recovery_attempts, 0))
-            .where(f.queue_name == QUEUE, f.status.in_(("PENDING", "ENQUEUED")))
+            .where(f.queue_name == QUEUE, in_flight)
             .order_by(f.created_at, f.workflow_uuid)
         )
         self.ended = (
