@@ -121,6 +121,20 @@ async def sessions() -> None:
     assert asked == [2, 4], "the second run knows what was said in the first"
 
 
+async def durable() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        database = f"sqlite:///{folder}/t.db"
+        killed = await _started("durable", database, env={})
+        assert killed.stdout is not None
+        async with asyncio.timeout(30):
+            before = [await killed.stdout.readline() for _ in range(2)]
+        killed.kill()
+        await killed.wait()
+        code, out, err = await _run("durable", database)
+    counted = [line.decode().strip() for line in before] + out.split()
+    assert (code, counted) == (0, ["1", "2", "3", "4", "5", "counted"]), err
+
+
 async def mount_in_starlette() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -176,6 +190,7 @@ SHOWN: dict[str, Callable[[], Awaitable[None]]] = {
         custom_tool,
         orchestrator,
         sessions,
+        durable,
         mount_in_starlette,
         transcribe_file,
     )
