@@ -30,6 +30,7 @@ from playhead.storage.rows import prepare, thread_columns
 from playhead.storage.sql_events import SQLEventLog
 from playhead.storage.sql_results import SQLResultStore
 from playhead.storage.sql_runs import (
+    PENDING,
     RUN,
     SPEAKS,
     pending_columns,
@@ -85,11 +86,6 @@ _REPLACE = (
     update(agent_turns)
     .where(_turns.thread_key == bindparam("of_thread"), _turns.seq >= bindparam("from_seq"))
     .values(replaced=1)
-)
-_PENDING = (
-    select(_pending.call, _pending.kind, _pending.args_hash, _pending.expires_at, _pending.answered_by)
-    .where(_pending.turn_key == bindparam("of_turn"))
-    .order_by(_pending.place)
 )
 _ROLE = select(_turns.role).where(
     _turns.thread_key == bindparam("of_thread"), _turns.message_key == bindparam("of_message")
@@ -288,7 +284,7 @@ class SQLLedger:
     async def pending(self, turn_id: str, *, tenant_id: str | None = None) -> Sequence[PendingCall]:
         """See `Ledger.pending`."""
         values = {"of_turn": key_of(tenant_id, turn_id)}
-        rows = await self._database.read(lambda connection: connection.execute(_PENDING, values).all())
+        rows = await self._database.read(lambda connection: connection.execute(PENDING, values).all())
         return [read_pending(row) for row in rows]
 
     async def copy(self, source: Thread, target: Thread, through: int) -> int:

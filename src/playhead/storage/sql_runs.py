@@ -68,6 +68,11 @@ _SPOKEN_SINCE = (
     )
     .limit(1)
 )
+PENDING = (
+    select(_pending.call, _pending.kind, _pending.args_hash, _pending.expires_at, _pending.answered_by)
+    .where(_pending.turn_key == bindparam("of_turn"))
+    .order_by(_pending.place)
+)
 
 
 def run_columns(run: RunRow) -> dict[str, Any]:

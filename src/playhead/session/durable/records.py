@@ -22,6 +22,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql import TableClause
 
 from playhead.ids import now_ms
 from playhead.storage.engine import Database
@@ -127,11 +128,6 @@ class Records:
         upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
         # Whether a commit that failed was made is not always known: then it is there already.
         step = upsert(outputs).on_conflict_do_nothing()
-        # Written out, as the engine's index of what has not ended is only then known to hold it all: without
-        # it, each look goes through every run that ever was. https://www.sqlite.org/partialindex.html
-        in_flight: Any = literal_column("status IN ('ENQUEUED', 'PENDING')")
-        at_work = (f.queue_name == QUEUE, f.status == "PENDING", in_flight)
-        waiting = (f.queue_name == QUEUE, f.status == "ENQUEUED", in_flight)
         self.flows = "workflow_status" if schema is None else f"{schema}.workflow_status"
         self.own = Prepared(database, own)
         self.step = Prepared(database, step, columns)
@@ -141,6 +137,15 @@ class Records:
             .where(o.workflow_uuid == bindparam("of_run"))
             .order_by(o.function_id)
         )
+        self._look_at(flows)
+
+    def _look_at(self, flows: TableClause) -> None:
+        f = flows.c
+        # Written out, as the engine's index of what has not ended is only then known to hold it all: without
+        # it, each look goes through every run that ever was. https://www.sqlite.org/partialindex.html
+        in_flight: Any = literal_column("status IN ('ENQUEUED', 'PENDING')")
+        at_work = (f.queue_name == QUEUE, f.status == "PENDING", in_flight)
+        waiting = (f.queue_name == QUEUE, f.status == "ENQUEUED", in_flight)
         self.waits = select(f.workflow_uuid).where(*waiting).limit(1)
         self.executors = select(f.executor_id).where(*at_work).distinct()
         self.recover = (
