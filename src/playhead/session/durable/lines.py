@@ -32,8 +32,8 @@ logger = logging.getLogger("playhead")
 MOST_ATTEMPTS = 10
 # How often runs that are at work here ask whether somebody wants them stopped, in seconds.
 _LOOK = 0.25
-# How often a store that is away is tried again, in seconds.
-_AGAIN = 1.0
+# How often a store that is away is tried again, in seconds: by what other runs wait for, and by what is alone.
+_SOON, _AGAIN = 0.25, 1.0
 # Whole results that are kept for who waits for them; others are made of what was recorded.
 _OUTCOMES = 256
 
@@ -175,7 +175,7 @@ class DurableLines(Lines):
         """The engine's workflow: returns when the run has ended, and raises when it goes on elsewhere."""
         if self.closed:
             raise asyncio.CancelledError
-        run = self._handed.pop(run_id, None) or await self._taken(run_id, tenant)
+        run = self._handed.pop(run_id, None) or await self._taken_in_time(run_id, tenant)
         workflow = asyncio.current_task()
         if workflow is not None:
             # The next run of the thread may begin once the engine has written that this one is over.
@@ -194,6 +194,18 @@ class DurableLines(Lines):
             raise self.engine.lost(run_id)
         if run.result.cancelled():
             raise asyncio.CancelledError
+
+    async def _taken_in_time(self, run_id: str, tenant: str | None) -> LiveRun | None:
+        # An error would be recorded as the end of the workflow, and nobody would carry the run out any more.
+        while True:
+            try:
+                return await self._taken(run_id, tenant)
+            except StoreError as error:
+                if not error.passing:
+                    raise
+            await asyncio.sleep(_SOON)
+            if self.closed:
+                raise asyncio.CancelledError
 
     async def _taken(self, run_id: str, tenant: str | None) -> LiveRun | None:
         """Return a run that came out of the queue, if there is anything to do."""
