@@ -5,9 +5,13 @@ import json
 import pytest
 
 from playhead import AgentLoop, tool
+from playhead.events import RunEnd, TextDelta
+from playhead.session.feed import Cursor, Feed, follow
 from playhead.session.sessions import Sessions
+from playhead.storage.ledger import Thread
+from playhead.storage.memory_ledger import MemoryLedger
 from playhead.testing import ScriptedLLM
-from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolMessage
+from playhead.types import AgentRunResult, AssistantMessage, LLMRequest, LLMResult, ToolMessage
 from tests.session.models import StrictLLM
 
 pytestmark = pytest.mark.anyio
@@ -57,3 +61,17 @@ async def test_accounts_and_opaque_data_stay_inside(store_url: str | None) -> No
         assert "acme-123" not in everything
         assert "OPAQUE" not in everything
         assert '"model":"flash"' in everything
+
+
+async def test_a_reader_that_is_behind_gets_the_text_before_an_end_that_is_not_written() -> None:
+    """Q200: what was shown and never recorded is told to who is slow, before the end that was told for it."""
+    feed, log = Feed(), MemoryLedger().events
+    reading = follow(feed, log, Thread("t"), Cursor())
+    feed.live("r", TextDelta(text="he", run_id="r", message_id="m"))
+    first = await anext(reading)
+    feed.live("r", TextDelta(text="llo", run_id="r", message_id="m", offset=2))
+    end = RunEnd(result=AgentRunResult("turn", "error", "hello"), run_id="r")
+    feed.end_unless_told("r", end)
+    told = [first.event, (await anext(reading)).event, (await anext(reading)).event]
+    await reading.aclose()
+    assert [getattr(event, "text", event.type) for event in told] == ["he", "llo", "run_end"]

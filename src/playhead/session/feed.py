@@ -161,7 +161,9 @@ class Feed:
             if item.run_id == run_id and item.shown is not None and item.shown.type in LAST:
                 return
         shown = Shown(event.type, data=event_bytes(event))
-        self._supersede(run_id, shown)
+        # Nothing that is recorded stands for its text: who is behind is told it still, at its place.
+        self._live = [item for item in self._live if item.run_id != run_id]
+        self._progress = {id: item for id, item in self._progress.items() if item.run_id != run_id}
         self._add(_Item(run_id, self.seq, shown), 0)
 
     def look(self, seq: int) -> None:
