@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from playhead import tool
+from playhead.server import create_app
 from playhead.testing import ScriptedLLM
 from playhead.tools.registry import ToolRegistry
 from tests.server.support import STREAM, HeldModel, all_frames, ask, frames, served, settings
@@ -125,6 +126,16 @@ async def test_what_waits_behind_a_run_is_shown(tmp_path: Path) -> None:
         assert events[-1][1]["result"]["finishReason"] == "cancelled"
         model.go.set()
         await all_frames(client, "GET", f"/api/agent/runs/{second['runId']}/events")
+
+
+async def test_a_server_that_stops_begins_no_stream(tmp_path: Path) -> None:
+    """Issue 6: whoever comes back to it is told so before the answer begins, and goes to another."""
+    app = create_app(llm=ScriptedLLM("one"), settings=settings(tmp_path))
+    async with served(app) as client:
+        await all_frames(client, "POST", RUNS, json={"message": "a"})
+        await app.state.playhead.stop()
+        status, body = await ask(client, "GET", f"{THREAD}/events", headers=STREAM)
+        assert (status, body["code"]) == (503, "stopping")
 
 
 async def test_a_deleted_thread_ends_its_streams(tmp_path: Path) -> None:

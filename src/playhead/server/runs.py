@@ -71,6 +71,7 @@ async def thread_events(request: Request) -> Response:
     `Last-Event-ID`, or `after`, is the id of the last event that the client has.
     """
     parts = parts_of(request)
+    parts.check_open()
     return _stream(parts, parts.sessions.shown_in(_thread_id(request), after=_after(request)))
 
 
@@ -124,9 +125,13 @@ async def _started(request: Request, parts: Parts, run_id: str) -> Response:
 
 def _stream(parts: Parts, events: AsyncGenerator[Shown, None], run_id: str | None = None) -> EventStream:
     async def frames() -> AsyncGenerator[bytes, None]:
-        async with aclosing(events):
-            async for shown in events:
-                yield shown_frame(shown)
+        try:
+            async with aclosing(events):
+                async for shown in events:
+                    yield shown_frame(shown)
+        except StoreError as error:
+            if error.code != "stopping":  # that came between the answer's first line and its events
+                raise
 
     return EventStream(frames(), parts.options.heartbeat, {} if run_id is None else {"Run-Id": run_id})
 
