@@ -282,13 +282,24 @@ class DurableEngine:
         """Have runs that wait, and were accepted by another version, carried out by this one."""
         await self._database.write(lambda connection: connection.execute(self._sql.adopt))
 
-    async def recover(self, executor: str, *, run_id: str | None = None, handed_over: bool = False) -> int:
-        """Put the runs of a process, or one of them, back into the queue; return how many.
+    async def strays(self) -> Sequence[tuple[str, str]]:
+        """Return runs that are this process's and that nothing here carries out, with the tokens of their
+        executions: what took them was committed, and its answer was lost. Some may be about to begin."""
+        mine = {"of_executor": self.executor}
+        rows = await self._database.read(lambda c: c.execute(self._sql.at_work_in, mine).all())
+        here = {*self._dbos._active_workflows_set.activeList(), *self._statuses}
+        return [(run_id, token) for run_id, token in rows if run_id not in here]
+
+    async def recover(
+        self, executor: str, *, only: tuple[str, str] | None = None, handed_over: bool = False
+    ) -> int:
+        """Put the runs of a process back into the queue, or only one of them, by the token of its execution;
+        return how many.
 
         `handed_over` by the process itself, in order, is no attempt that failed.
         """
         values = {"of_executor": executor, "less": 1 if handed_over else 0}
-        query = self._sql.recover if run_id is None else self._sql.recovering(run_id)
+        query = self._sql.recover if only is None else self._sql.recovering(*only)
         count: int = await self._database.write(lambda connection: connection.execute(query, values).rowcount)
         return count
 

@@ -247,9 +247,11 @@ class DurableLines(Lines):
         return super()._reason(run, error)
 
     async def _put_back(self, run: LiveRun, *, passing: bool) -> None:
+        assert isinstance(run.port, DurablePort)
+        only = (run.run_id, run.port.claim.token)
         while not self.closed:
             with suppress(StoreError):
-                await self.engine.recover(self.engine.executor, run_id=run.run_id, handed_over=passing)
+                await self.engine.recover(self.engine.executor, only=only, handed_over=passing)
                 self.engine.kick()
                 return
             await asyncio.sleep(_AGAIN)

@@ -148,6 +148,9 @@ class Records:
         waiting = (f.queue_name == QUEUE, f.status == "ENQUEUED", in_flight)
         self.waits = select(f.workflow_uuid).where(*waiting).limit(1)
         self.executors = select(f.executor_id).where(*at_work).distinct()
+        self.at_work_in = select(f.workflow_uuid, f.owner_xid).where(
+            *at_work, f.executor_id == bindparam("of_executor")
+        )
         self.recover = (
             update(flows)
             .where(*at_work, f.executor_id == bindparam("of_executor"))
@@ -179,9 +182,9 @@ class Records:
             .limit(_DELETE_TOGETHER)
         )
 
-    def recovering(self, run_id: str) -> Update:
-        """Return `recover` for one run."""
-        return self.recover.where(self.flow.workflow_uuid == run_id)
+    def recovering(self, run_id: str, token: str) -> Update:
+        """Return `recover` for one execution of a run."""
+        return self.recover.where(self.flow.workflow_uuid == run_id, self.flow.owner_xid == token)
 
     def forget(self, connection: Connection, run_ids: Select[Any]) -> None:
         """Delete all that the engine keeps of some runs: their steps hold what was said."""

@@ -18,6 +18,9 @@ logger = logging.getLogger("playhead")
 
 # How often the locks of others are tried, in seconds.
 LOOK = 0.4
+# How often it is asked for runs of this process that nothing here carries out; they are put back when they
+# are found again the next time.
+STRAYS = 2.0
 # How often rows are swept and lost runs ended, and how long the engine's rows of an ended run are kept.
 HOUSEKEEPING = 600.0
 KEEP = 7 * 86_400.0
@@ -38,6 +41,7 @@ class Takeover:
         self._tidy = tidy
         self._locks = locks
         self._task: asyncio.Task[None] | None = None
+        self._strays: set[tuple[str, str]] = set()
 
     async def hold(self) -> None:
         """Say that this process lives."""
@@ -58,11 +62,14 @@ class Takeover:
         await self._locks.aclose()
 
     async def _watch(self) -> None:
-        tidied = -math.inf
+        tidied, asked = -math.inf, monotonic()
         while True:
             await asyncio.sleep(LOOK)
             try:
                 await self._take()
+                if monotonic() - asked > STRAYS:
+                    asked = monotonic()
+                    await self._gather()
                 if monotonic() - tidied > HOUSEKEEPING:
                     tidied = monotonic()
                     await self._keep_house()
@@ -89,3 +96,10 @@ class Takeover:
         if taken:
             logger.warning("%s runs of a process that is gone go on.", taken)
             self._engine.kick()
+
+    async def _gather(self) -> None:
+        before, self._strays = self._strays, set(await self._engine.strays())
+        for stray in before & self._strays:
+            if await self._engine.recover(self._engine.executor, only=stray, handed_over=True):
+                logger.warning("A run is carried out anew: the database did not answer when it was to begin.")
+                self._engine.kick()
