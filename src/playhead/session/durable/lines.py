@@ -32,7 +32,7 @@ logger = logging.getLogger("playhead")
 MOST_ATTEMPTS = 10
 # How often runs that are at work here ask whether somebody wants them stopped, in seconds.
 _LOOK = 0.25
-# How often a store that is away is tried again, in seconds: for what others wait behind, and for what is alone.
+# How often a store that is away is tried again, in seconds: by what others wait behind, and by the rest.
 _SOON, _AGAIN = 0.25, 1.0
 # Whole results that are kept for who waits for them; others are made of what was recorded.
 _OUTCOMES = 256
