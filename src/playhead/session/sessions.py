@@ -191,7 +191,8 @@ class Sessions:
         """Stop a run and return when it has ended, with `finish_reason "cancelled"`.
 
         A run that still waits for its turn ends at once, as if its message had not been sent. One
-        that has ended stays as it is. One of another process must be stopped there: `conflict`.
+        that has ended stays as it is. One of another process must be stopped there (`conflict`), unless
+        it is durable.
         """
         opened = await self._opened()
         await opened.lines.cancel(await opened.found(run_id, tenant))
