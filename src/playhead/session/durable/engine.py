@@ -249,7 +249,10 @@ class DurableEngine:
     async def claim(self, run_id: str) -> Claim:
         """Return the right of this execution, with what the run has recorded. Called inside of a workflow."""
         token = current_owner_xid(run_id) or ""
-        return await self._database.read(lambda connection: self._sql.read_claim(connection, run_id, token))
+        claim = await self._database.read(lambda connection: self._sql.read_claim(connection, run_id, token))
+        if not claim.left:
+            return claim
+        return await self._database.write(lambda connection: self._sql.take_note(connection, claim))
 
     def write(self, claim: Claim, steps: Sequence[tuple[int, Step]]) -> Callable[[Connection], None]:
         """Return what writes steps at their places, and raises `StoreError` with code `fenced` for an

@@ -3,16 +3,18 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from playhead.errors import StoreError
 from playhead.events import Attempt
 from playhead.ids import new_id, now_ms
 from playhead.port import Effect, ModelReply, OutcomeUnknown
 from playhead.session.durable.engine import DurableEngine
-from playhead.session.durable.records import Claim, Step
+from playhead.session.durable.records import LEFT, Claim, Step
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal
 from playhead.session.port import StoredPort
@@ -20,6 +22,7 @@ from playhead.storage.ledger import Entry, Ledger, RunRow, coded
 from playhead.storage.sql_runs import as_json
 
 T = TypeVar("T")
+_START = ""
 CUT = "The process that asked ended before the answer did: the model is asked again."
 
 
@@ -28,8 +31,8 @@ class DurablePort(StoredPort):
 
     A step is recorded at the latest before the next one begins, and every write is refused once another
     execution has the run. What has no record is done again, but for a `once`: it begins only where the
-    model step that asked for it was made by this same attempt. Otherwise it may have begun before the
-    crash, and its outcome is unknown.
+    model step that asked for it was made by this same attempt, or by one that let go of the run in order,
+    with nothing under way. Otherwise it may have begun before the crash, and its outcome is unknown.
 
     Args:
         engine: keeps the steps.
@@ -64,13 +67,15 @@ class DurablePort(StoredPort):
         self.claim = claim
         self.taken_in: set[str] = set()
         self._engine = engine
-        self._resumed = resumed
         self._by = new_id()
         self._place = 0
         self._known = max(claim.steps, default=-1) + 1
-        self._asked_by: dict[str, str] = {}
-        self._leaving = False
-        self._voided = not resumed
+        # Step 0 answers calls of an earlier run: who accepted this one asked for it.
+        self._asked_by = {"0": _START}
+        self._mine = {self._by, *claim.left} | (set() if resumed else {_START})
+        self._under_way: set[int] = set()
+        self._leaving = self._left = False
+        self._voided = not resumed or bool(claim.left)
 
     def leave(self) -> None:
         """Begin no further effect: somebody else shall go on."""
@@ -94,8 +99,10 @@ class DurablePort(StoredPort):
 
         async def begun() -> T:
             if self._leaving:
+                await self._let_go()
                 raise asyncio.CancelledError
             self._void(name)
+            self._under_way.add(place)
             return await fn()
 
         effect = super().step(name, type, begun)
@@ -105,6 +112,7 @@ class DurablePort(StoredPort):
             step = Step(name, self._by, msgspec.Raw(as_json(value).encode()))
             self._took(step, value)
             self.journal.note((place, step))
+            self._under_way.discard(place)
             return value
 
         return Effect(recorded)
@@ -117,8 +125,16 @@ class DurablePort(StoredPort):
         return _value(OutcomeUnknown())
 
     def _is_first(self, name: str) -> bool:
-        index = name.partition("/")[0]
-        return not self._resumed if index == "0" else self._asked_by.get(index) == self._by
+        return self._asked_by.get(name.partition("/")[0]) in self._mine
+
+    async def _let_go(self) -> None:
+        """Note that all which was begun is recorded, if it is: whoever goes on may then begin the rest."""
+        if self._under_way or self._left:
+            return
+        self._left = True
+        self.journal.note((LEFT, Step("left", self._by, msgspec.Raw(as_json(sorted(self._mine)).encode()))))
+        with suppress(StoreError):  # without it, what was not begun has an unknown outcome
+            await self.journal.barrier()
 
     def _replayed(self, found: Step, name: str, type: type[T]) -> T:
         if found.name != name:

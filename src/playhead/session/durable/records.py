@@ -3,8 +3,8 @@
 https://docs.dbos.dev/explanations/system-tables
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -33,6 +33,8 @@ QUEUE = "playhead_runs"
 SERIALIZER = "playhead_json"
 # The order of a run's steps. When `tests/session/durable/test_step_order.py` fails, raise the number.
 VERSION = "loop-1"
+# The place of the note of an attempt that let go of its run in order. A step has one from 0 on.
+LEFT = -1
 _DELETE_TOGETHER = 1_000
 
 
@@ -57,12 +59,15 @@ class Claim:
         token: what the engine gave to this execution and to no other.
         attempts: executions so far, with this one.
         steps: what was recorded before, each with its place among the run's steps.
+        left: the attempts before that have nothing under way of which there is no record: the last one let
+            go of the run in order.
     """
 
     run_id: str
     token: str
     attempts: int = 1
     steps: Mapping[int, Step] = field(default_factory=dict)
+    left: Sequence[str] = ()
 
 
 class EngineRun(msgspec.Struct, frozen=True, rename="camel"):
@@ -137,6 +142,7 @@ class Records:
             .where(o.workflow_uuid == bindparam("of_run"))
             .order_by(o.function_id)
         )
+        self._take_note = delete(outputs).where(o.workflow_uuid == bindparam("of_run"), o.function_id == LEFT)
         self._look_at(flows)
 
     def _look_at(self, flows: TableClause) -> None:
@@ -199,4 +205,14 @@ class Records:
         for place, name, output in connection.execute(self.steps, of_run):
             found = _decode(output)
             steps[place] = Step(name, found.by, found.value)
-        return Claim(run_id, token, attempts, steps)
+        note = steps.pop(LEFT, None)
+        left = () if note is None else msgspec.json.decode(note.value, type=tuple[str, ...])
+        return Claim(run_id, token, attempts, steps, left)
+
+    def take_note(self, connection: Connection, claim: Claim) -> Claim:
+        """Return a claim whose attempt may count on what the last one left: none after it may. Of one that
+        lost the run meanwhile, nobody does."""
+        if not self.own.changed(connection, {"of_run": claim.run_id, "token": claim.token}):
+            return replace(claim, left=())
+        connection.execute(self._take_note, {"of_run": claim.run_id})
+        return claim
