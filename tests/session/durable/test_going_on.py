@@ -222,6 +222,31 @@ async def test_a_message_that_kills_its_process_each_time_ends_as_an_error(
         assert (await sessions.run("t", "another")).text == "done"
 
 
+async def test_a_run_that_comes_further_in_each_attempt_is_not_given_up(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 6: processes that die for other reasons, however often, end no run that goes on."""
+    monkeypatch.setattr(durable_lines, "MOST_ATTEMPTS", 2)
+    doing, model = Doing("safe"), Counting()
+    model.hold = True
+    loop = AgentLoop(model, tools=[doing.tool])
+    async with Sessions(loop, url, durable=True, stop_timeout=0.2) as sessions:
+        run = await sessions.start("t", "hello")
+        for _ in range(2):
+            await doing.begun.wait()
+            doing.begun.clear()
+            await steal(sessions)
+        await doing.begun.wait()
+        doing.go_on.set()
+        for more in (True, False):
+            await model.held.wait()
+            model.held.clear()
+            model.hold = more
+            await steal(sessions)
+        told = await all_of(sessions, run.run_id)
+    assert told[-1].result.text == "the answer: worked"  # type: ignore[union-attr]
+
+
 async def test_an_orderly_end_is_no_attempt_that_failed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 6: a rolling restart, however often, does not use a run's attempts up."""
     monkeypatch.setattr(durable_lines, "MOST_ATTEMPTS", 1)

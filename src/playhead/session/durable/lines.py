@@ -28,7 +28,8 @@ from playhead.types import AgentRunResult, UserMessage
 
 logger = logging.getLogger("playhead")
 
-# Attempts at one run that may end with the death of their process, before the run is given up.
+# Attempts at one run that may end with the death of their process and come no step further, before the run
+# is given up: what goes on is no crash loop, however often its process dies.
 MOST_ATTEMPTS = 10
 # How often runs that are at work here ask whether somebody wants them stopped, in seconds.
 _LOOK = 0.25
@@ -39,8 +40,8 @@ _OUTCOMES = 256
 
 POISON: Reason = (
     "error",
-    f"The run was given up: its process died in each of {MOST_ATTEMPTS} attempts. What it does may be what"
-    " kills it; see the program's log before you send the message anew.",
+    f"The run was given up: its process died in each of {MOST_ATTEMPTS} attempts at one step. What it does"
+    " may be what kills it; see the program's log before you send the message anew.",
     "poison",
 )
 
@@ -217,7 +218,7 @@ class DurableLines(Lines):
         run.port = self._durable_port(run, claim, resumed=row.state == "running")
         if run_id in await self._dispatch.stopping([row]):
             run.cancel.set()
-        if claim.attempts > MOST_ATTEMPTS:
+        if claim.fruitless > MOST_ATTEMPTS:
             logger.error("Run %s: %s", run_id, POISON[1])
             await self._finish(run, POISON)
             return None

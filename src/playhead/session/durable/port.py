@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from playhead.errors import StoreError
 from playhead.events import Attempt
-from playhead.ids import new_id, now_ms
+from playhead.ids import now_ms
 from playhead.port import Effect, ModelReply, OutcomeUnknown
 from playhead.session.durable.engine import DurableEngine
-from playhead.session.durable.records import LEFT, Claim, Step
+from playhead.session.durable.records import LEFT, Claim, Step, by_of
 from playhead.session.feed import Feed
 from playhead.session.journal import Journal
 from playhead.session.port import StoredPort
@@ -67,7 +67,7 @@ class DurablePort(StoredPort):
         self.claim = claim
         self.taken_in: set[str] = set()
         self._engine = engine
-        self._by = new_id()
+        self._by = by_of(claim.attempts)
         self._place = 0
         self._known = max(claim.steps, default=-1) + 1
         # Step 0 answers calls of an earlier run: who accepted this one asked for it.

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import TableClause
 
-from playhead.ids import now_ms
+from playhead.ids import new_id, now_ms
 from playhead.storage.engine import Database
 from playhead.storage.prepared import Prepared
 
@@ -58,6 +58,7 @@ class Claim:
     Attributes:
         token: what the engine gave to this execution and to no other.
         attempts: executions so far, with this one.
+        fruitless: those of them that are behind the last step with a record, with this one.
         steps: what was recorded before, each with its place among the run's steps.
         left: the attempts before that have nothing under way of which there is no record: the last one let
             go of the run in order.
@@ -68,6 +69,20 @@ class Claim:
     attempts: int = 1
     steps: Mapping[int, Step] = field(default_factory=dict)
     left: Sequence[str] = ()
+
+    @property
+    def fruitless(self) -> int:
+        return self.attempts - max((_attempt(step.by) for step in self.steps.values()), default=0)
+
+
+def by_of(attempt: int) -> str:
+    """Return what stands in the records of an attempt, and in those of no other."""
+    return f"{attempt}.{new_id()}"
+
+
+def _attempt(by: str) -> int:
+    number = by.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 class EngineRun(msgspec.Struct, frozen=True, rename="camel"):
