@@ -95,7 +95,7 @@ class Journal:
         self._shown_in_step = False
         self._ahead = 0  # what must be shown before a live event may be
         self._unwritten = 0
-        self._unsure = resumed
+        self._unsure = self._replays = resumed
         self._patience = patience
         self._guard = guard
         # Texts of this attempt at the run are not those of one before.
@@ -143,7 +143,7 @@ class Journal:
         for new, seq in zip(entry.events, recorded.seqs, strict=True):
             if seq is not None:
                 self._keys.add(new.key)
-                self._feed.record(self._run.run_id, Shown(new.type, data=new.data, seq=seq))
+                self._tell(new, seq, recorded)
 
     async def barrier(self) -> None:
         """Return once every message so far is written. Raises `StoreError`."""
@@ -305,7 +305,7 @@ class Journal:
                     self._end_deleted(error)
                     raise
                 # What became of it is not known, and some of it is in whatever is tried next.
-                self._unsure = True
+                self._unsure, self._replays = True, False
                 if not error.passing or self._hurried or monotonic() > deadline:
                     raise
             await asyncio.sleep(delay)
@@ -326,10 +326,18 @@ class Journal:
             if new is None:
                 self._feed.live(run_id, event)  # type: ignore[arg-type]  # it is a live one
             elif (seq := next(places)) is not None:
-                self._feed.record(run_id, Shown(event.type, data=new.data, seq=seq))
+                self._tell(new, seq, recorded)
         for waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_result(recorded)
+
+    def _tell(self, new: NewEvent, seq: int, recorded: Recorded) -> None:
+        if self._replays and seq in recorded.known:
+            # An attempt before wrote it. What is made again says the same at another time: it is the one
+            # that is written which readers have, or get.
+            self._feed.look(seq)
+        else:
+            self._feed.record(self._run.run_id, Shown(new.type, data=new.data, seq=seq))
 
     def _failed(self, batch: _Batch, error: Exception) -> None:
         waiters = [*batch.waiters, *self._waiting.waiters]

@@ -2,7 +2,7 @@
 because a message, the event that shows it and the state of its run are written in one transaction.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -138,10 +138,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 class Recorded(msgspec.Struct, frozen=True):
     """What an entry became. The `seq` of an event is None where its key was there before, unless the entry
-    is one that may have been written: then it is the one that it has."""
+    is one that may have been written: then it is the one that it has, and among those of `known`."""
 
     rows: Sequence[TurnRow]
     seqs: Sequence[int | None]
+    known: Collection[int] = ()
 
 
 class EventLog(Protocol):

@@ -194,7 +194,7 @@ class SQLLedger:
                 connection.execute(self._wait, pending_columns(entry.run, call, place))
             new = iter(recorded.seqs)
             seqs = [there[event.key] if event.key in there else next(new) for event in entry.events]
-            return Recorded(recorded.rows, seqs)
+            return Recorded(recorded.rows, seqs, set(there.values()))
 
         found = await self._database.write(work, order=written.thread["thread_key"])
         if found is None:
