@@ -301,7 +301,7 @@ class Lines:
     async def _write_end(self, run: LiveRun, result: AgentRunResult, *, unbegun: bool = False) -> None:
         events, said, port = opening_events(run.row), list[Said](), run.port
         journal = Journal(self._ledger, run.row, self.feed(run.thread), 0) if port is None else port.journal
-        taken_back = run.task is None and not self.closed
+        taken_back = run.task is None and not self.closed and result.finish_reason == "cancelled"
         if taken_back or result.error_code == CONFLICT:
             events = events[:1]  # as if it had not been said; what has the id of another message cannot be
         elif run.task is None and run.row.message is not None:

@@ -11,7 +11,7 @@ from playhead.loop import AgentLoop
 from playhead.session.durable.engine import FENCED, DurableEngine
 from playhead.session.durable.locks import locks_of
 from playhead.session.durable.options import Durable
-from playhead.session.durable.port import DurablePort
+from playhead.session.durable.port import DurablePort, taken_in
 from playhead.session.durable.records import Claim
 from playhead.session.durable.takeover import Takeover
 from playhead.session.feed import Cursor, follow
@@ -215,7 +215,9 @@ class DurableLines(Lines):
             return None
         claim = await self.engine.claim(run_id)
         run = LiveRun(row, row.context)
-        run.port = self._durable_port(run, claim, resumed=row.state == "running")
+        resumed = row.state == "running"
+        owed = await self._owed(row, claim) if resumed else ()
+        run.port = self._durable_port(run, claim, resumed=resumed, owed=owed)
         if run_id in await self._dispatch.stopping([row]):
             run.cancel.set()
         if claim.fruitless > MOST_ATTEMPTS:
@@ -224,8 +226,17 @@ class DurableLines(Lines):
             return None
         return run
 
-    def _durable_port(self, run: LiveRun, claim: Claim, *, resumed: bool) -> DurablePort:
-        options = self._port_options(run)
+    async def _owed(self, row: RunRow, claim: Claim) -> Sequence[UserMessage]:
+        """Return what an attempt took in before a step that was cut."""
+        told = taken_in(claim)
+        rows = await self._dispatch.steering(row)
+        messages = [one.message for one in rows if one.state == "absorbed" and one.message is not None]
+        return [message for message in messages if message.id not in told]
+
+    def _durable_port(
+        self, run: LiveRun, claim: Claim, *, resumed: bool, owed: Sequence[UserMessage] = ()
+    ) -> DurablePort:
+        options = {**self._port_options(run), "owed": owed}
         feed = self.feed(run.thread)
         return DurablePort(self.engine, claim, self._ledger, run.row, feed, resumed=resumed, **options)
 
@@ -262,6 +273,8 @@ class DurableLines(Lines):
         return self.closed or run.result.done() or ends
 
     async def _write_end(self, run: LiveRun, result: AgentRunResult, *, unbegun: bool = False) -> None:
+        if isinstance(run.port, DurablePort):
+            run.port.close_cut()
         try:
             await super()._write_end(run, result, unbegun=unbegun)
         except StoreError as error:
@@ -294,6 +307,18 @@ class DurableLines(Lines):
         self.drop_feed(run.thread)
 
     async def _absorb(self, active: LiveRun, step: int) -> Sequence[UserMessage]:
+        work = asyncio.ensure_future(self._take_in_any(active, step))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if not active.cancel.is_set():
+                work.add_done_callback(lambda done: done.cancelled() or done.exception())
+                raise
+            # What is written as said in this run is told in it, though it is being stopped.
+            await asyncio.wait((work,))
+            return work.result()
+
+    async def _take_in_any(self, active: LiveRun, step: int) -> Sequence[UserMessage]:
         # A claim that was made by an attempt that is over, before its step had a record, is found again.
         assert isinstance(active.port, DurablePort)
         rows = await self._dispatch.steering(active.row)

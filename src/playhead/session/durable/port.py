@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from playhead.errors import StoreError
-from playhead.events import Attempt
+from playhead.events import Attempt, Event, RunEnd, UserMessageEvent
 from playhead.ids import now_ms
 from playhead.port import Effect, ModelReply, OutcomeUnknown
 from playhead.session.durable.engine import DurableEngine
@@ -20,10 +20,11 @@ from playhead.session.journal import Journal
 from playhead.session.port import StoredPort
 from playhead.storage.ledger import Entry, Ledger, RunRow, coded
 from playhead.storage.sql_runs import as_json
+from playhead.types import ChatMessage, UserMessage
 
 T = TypeVar("T")
 _START = ""
-CUT = "The process that asked ended before the answer did: the model is asked again."
+CUT = "The process that asked ended before the answer did."
 
 
 class DurablePort(StoredPort):
@@ -38,6 +39,7 @@ class DurablePort(StoredPort):
         engine: keeps the steps.
         claim: the right to the run, with the steps so far.
         resumed: another attempt may have begun.
+        owed: messages that an attempt took in, of which no step that it recorded tells: the next one does.
         more: as `StoredPort` takes it.
     """
 
@@ -50,6 +52,7 @@ class DurablePort(StoredPort):
         feed: Feed,
         *,
         resumed: bool,
+        owed: Sequence[UserMessage] = (),
         **more: Any,
     ) -> None:
         # The engine waits for a database that is away without end, and so do its runs.
@@ -73,6 +76,7 @@ class DurablePort(StoredPort):
         # Step 0 answers calls of an earlier run: who accepted this one asked for it.
         self._asked_by = {"0": _START}
         self._mine = {self._by, *claim.left} | (set() if resumed else {_START})
+        self._owed = owed
         self._under_way: set[int] = set()
         self._leaving = self._left = False
         self._voided = not resumed or bool(claim.left)
@@ -86,8 +90,31 @@ class DurablePort(StoredPort):
         return replace(super().opening(), also=(self._engine.write(self.claim, ()),))
 
     def stopping(self) -> bool:
-        """Steps that were made before a stop are replayed first: what they said is written already."""
-        return self._place >= self._known and super().stopping()
+        """Steps that were made before a stop are replayed first: what they said is written already, and so
+        is what was taken in before the step that was cut."""
+        return self._place >= self._known and not self._owed and super().stopping()
+
+    async def inbox(self, step: int) -> Sequence[UserMessage]:
+        """See `Port.inbox`."""
+        found = await super().inbox(step)
+        self._owed = ()
+        return found
+
+    async def emit(self, key: str, event: Event, message: ChatMessage | None = None) -> None:
+        """See `Port.emit`."""
+        if isinstance(event, RunEnd) and event.result.finish_reason == "cancelled":
+            self.close_cut()
+        await super().emit(key, event, message)
+
+    def close_cut(self) -> None:
+        """Tell what came of a step that was cut, and is not made again: what it showed is void, and what it
+        took in was said."""
+        index = sum(step.name.endswith("/model") for step in self.claim.steps.values()) + 1
+        self._void(f"{index}/model", CUT)
+        stamp: dict[str, Any] = {"run_id": self.run_id, "step": index, "at": now_ms()}
+        for n, message in enumerate(self._owed):
+            self.journal.add(f"{index}/steer/{n}", UserMessageEvent(message=message, **stamp))
+        self._owed = ()
 
     def step(self, name: str, type: type[T], fn: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """See `Port.step`. Raises `StoreError`, `version`, where another step was recorded at its place."""
@@ -155,14 +182,28 @@ class DurablePort(StoredPort):
             self._asked_by[step.name.partition("/")[0]] = step.by
             self.taken_in.update(message.id for message in value.steer)
 
-    def _void(self, name: str) -> None:
+    def _void(self, name: str, reason: str = f"{CUT} The model is asked again.") -> None:
         """Tell that a model call is made again: the first that has no record is the one that was cut."""
         if self._voided or not name.endswith("/model"):
             return
         self._voided = True
         index = int(name.partition("/")[0])
         stamp: dict[str, Any] = {"run_id": self.run_id, "step": index, "at": now_ms()}
-        self.journal.void(Attempt(number=max(self.claim.attempts, 2), reason=CUT, **stamp))
+        self.journal.void(Attempt(number=max(self.claim.attempts, 2), reason=reason, **stamp))
+
+
+class _TookIn(msgspec.Struct):
+    steer: Sequence[UserMessage] = ()
+
+
+def taken_in(claim: Claim) -> Set[str]:
+    """Return the ids of the messages that the recorded steps of a run took in."""
+    found: set[str] = set()
+    for step in claim.steps.values():
+        if step.name.endswith("/model"):
+            with suppress(msgspec.MsgspecError):  # of another version: that ends the run when it is replayed
+                found.update(message.id for message in msgspec.json.decode(step.value, type=_TookIn).steer)
+    return found
 
 
 def _value(value: T) -> Awaitable[T]:
