@@ -299,6 +299,17 @@ async def test_a_lost_connection_is_told_and_made_again(url: str, database: Data
     assert len(await store.window("t")) == 2
     half = select(func.to_regclass("half"))
     assert await database.read(lambda c: c.execute(half).scalar()) is None
+
+    def refused(connection: Connection) -> None:
+        connection.execute(text("SELECT 1"))
+        kill_all()
+        raise StoreError("refused")
+
+    # The connection is found to be lost only by undoing what was refused.
+    with pytest.raises(StoreError):
+        await database.write(refused)
+    async with asyncio.timeout(10):
+        assert (await store.append("t", UserMessage("three"), turn_id="c")).seq == 3
     killer.dispose()
 
 

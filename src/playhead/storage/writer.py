@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from time import monotonic
@@ -172,10 +173,12 @@ class Writer:
         held, self._held = self._held, None
         if held is None:
             return
+        # Whatever broke it: the thread must go on. One that broke while it closed is invalid already.
         try:
             held.close()
-        except Exception:  # whatever broke it: the thread must go on
-            held.invalidate()
+        except Exception:
+            with suppress(Exception):
+                held.invalidate()
 
     def _alone(self, job: Job) -> Exception | None:
         for left in reversed(range(_TRIES)):
