@@ -4,14 +4,17 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, event
 from sqlalchemy.exc import OperationalError
 
 from playhead.errors import StoreError
 from playhead.session.durable import takeover
 from playhead.session.sessions import Sessions
+from playhead.storage.engine import open_database
 from tests.session.durable.test_going_on import lines_of
 from tests.session.models import GateLLM, StrictLLM, loop_of
 from tests.session.readers import all_of, terminals, text_of
+from tests.session.test_outages import limit
 
 pytestmark = pytest.mark.anyio
 
@@ -99,3 +102,62 @@ async def test_a_run_that_was_taken_from_the_queue_without_an_answer_begins(
             await failed.wait()
         assert (await all_of(sessions, second.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
         assert len(model.seen) == 2
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_run_waits_for_room_on_a_full_disk(url: str) -> None:
+    """Issue 6: for as long as it takes. What is sent meanwhile is refused, and says why."""
+    long = "x" * 200_000
+    model = GateLLM(long)
+    async with (
+        await open_database(url) as database,
+        Sessions(loop_of(model), database, durable=True) as sessions,
+    ):
+        engine: Any = lines_of(sessions).engine._engine
+        full = True
+
+        @event.listens_for(engine, "checkout")
+        def of_the_engine(connection: Any, *_: Any) -> None:
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            connection.execute(f"PRAGMA max_page_count = {pages if full else 2**30}").close()
+
+        run = await sessions.start("t", "go")
+        await model.waiting.wait()
+        await limit(database, 0)
+        model.gate.set()
+        with pytest.raises(StoreError, match="no room left"):
+            await sessions.start("u", "y" * 200_000, message_id="m")
+        await asyncio.sleep(1.0)  # for some tries
+        assert (await sessions.find(run.run_id)).state == "running"
+        await limit(database, 1_000_000)
+        full = False
+        assert text_of(await all_of(sessions, run.run_id)) == long
+        for thread in ("t", "u"):
+            assert (await sessions.run(thread, "and now", message_id="m")).text == long
+        assert len(model.seen) == 3
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_run_waits_while_another_program_holds_the_database(url: str) -> None:
+    """Issue 6: also for longer than a write waits for a lock."""
+    model = GateLLM()
+    other = create_engine(url)
+    async with (
+        await open_database(url, busy_timeout=0.2) as database,
+        Sessions(loop_of(model), database, durable=True) as sessions,
+    ):
+        run = await sessions.start("t", "go")
+        await model.waiting.wait()
+        with other.connect() as connection:
+            connection.exec_driver_sql("BEGIN EXCLUSIVE")
+            model.gate.set()
+            with pytest.raises(StoreError, match="locked by others"):
+                await sessions.start("u", "hello", message_id="m")
+            await asyncio.sleep(1.0)  # for some tries
+            assert (await sessions.find(run.run_id)).state == "running"
+            connection.exec_driver_sql("ROLLBACK")
+        assert text_of(await all_of(sessions, run.run_id)) == "done"
+        for thread in ("t", "u"):
+            assert (await sessions.run(thread, "and now", message_id="m")).text == "done"
+        assert len(model.seen) == 3
+    other.dispose()
