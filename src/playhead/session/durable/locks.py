@@ -7,8 +7,10 @@ https://www.pgbouncer.org/features.html
 """
 
 import asyncio
+import math
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -22,6 +24,8 @@ from playhead.storage.engine import Database
 from playhead.storage.tables import agent_processes
 
 BEAT, SILENT = 1.0, 4.0
+# How long others have to take their locks again, in seconds, once all may have lost them.
+GRACE = 3.0
 
 
 class Locks(Protocol):
@@ -31,8 +35,12 @@ class Locks(Protocol):
         """Hold one until the end of this process."""
         ...
 
+    async def keep(self) -> None:
+        """See that this process's own is held still, and take it again if it was lost."""
+        ...
+
     async def is_free(self, name: str) -> bool:
-        """Does nobody hold it?"""
+        """Does nobody hold it, as far as can be said now?"""
         ...
 
     async def take(self, name: str) -> bool:
@@ -60,6 +68,9 @@ class FileLocks:
         self._folder.mkdir(exist_ok=True)
         if not await self.take(name):
             raise StoreError(f"The lock {name!r} of this process is held by another.")
+
+    async def keep(self) -> None:
+        """See `Locks.keep`."""
 
     async def is_free(self, name: str) -> bool:
         """See `Locks.is_free`. What is free is removed: nobody takes a name twice."""
@@ -100,11 +111,20 @@ class FileLocks:
 class PostgresLocks:
     """Advisory locks of a connection of its own, which Postgres frees with it.
 
+    When the server ends, all locks go with it, and who is back first must not take the others for dead:
+    after the loss of its connection, and while the server is young, it takes no lock of another to be free.
     https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS
     """
 
     # The class of our locks: the first four letters of the name.
     _CLASS = int.from_bytes(b"play", "big")
+    # Each end sees within some seconds that the other is gone, and nothing waits here for longer than that.
+    # https://www.postgresql.org/docs/current/runtime-config-connection.html#GUC-TCP-KEEPALIVES-IDLE
+    _SETTINGS = (
+        "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;"
+        " SET lock_timeout = '2s'"
+    )
+    _YOUNG = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float"
 
     def __init__(self, url: Any) -> None:
         self._url = url.set(drivername="postgresql").update_query_dict(
@@ -112,15 +132,22 @@ class PostgresLocks:
         )
         self._connection: Any = None
         self._name = ""
+        self._was_lost = False
+        self._judges_from = -math.inf
 
     async def hold(self, name: str) -> None:
         """See `Locks.hold`."""
         self._name = name
         await self._connected()
 
+    async def keep(self) -> None:
+        """See `Locks.keep`."""
+        await self._asked("SELECT %s::int, %s", "")
+
     async def is_free(self, name: str) -> bool:
         """See `Locks.is_free`."""
-        free = await self.take(name)
+        await self._connected()
+        free = monotonic() >= self._judges_from and await self.take(name)
         if free:
             await self.give_back(name)
         return free
@@ -155,20 +182,33 @@ class PostgresLocks:
         import psycopg
 
         if self._connection is None or self._connection.closed:
+            self._was_lost = self._was_lost or self._connection is not None
             plain = self._url.render_as_string(hide_password=False)
             try:
                 connection = await psycopg.AsyncConnection.connect(plain, autocommit=True)
-                if self._name:
-                    query = "SELECT pg_advisory_lock(%s, hashtext(%s))"
-                    await connection.execute(query, (self._CLASS, self._name))
+                try:
+                    await self._prepare(connection)
+                except BaseException:
+                    await connection.close()
+                    raise
             except psycopg.Error as error:
                 raise StoreError(f"The lock of this process cannot be held: {error_text(error)}") from error
             self._connection = connection
         return self._connection
 
+    async def _prepare(self, connection: Any) -> None:
+        await connection.execute(self._SETTINGS)
+        if self._name:
+            query = "SELECT pg_advisory_lock(%s, hashtext(%s))"
+            await connection.execute(query, (self._CLASS, self._name))
+        age = (await (await connection.execute(self._YOUNG)).fetchone())[0]
+        self._judges_from = monotonic() + GRACE - (0.0 if self._was_lost else age)
+        self._was_lost = False
+
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            self._was_lost = True
             with suppress(Exception):
                 await connection.close()
 
@@ -192,6 +232,9 @@ class Heartbeats:
         if not await self.take(name):
             raise StoreError(f"The name {name!r} of this process is another's.")
         self._task = asyncio.create_task(self._beat(), name="playhead heartbeat")
+
+    async def keep(self) -> None:
+        """See `Locks.keep`."""
 
     async def is_free(self, name: str) -> bool:
         """See `Locks.is_free`."""

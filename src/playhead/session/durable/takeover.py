@@ -66,6 +66,7 @@ class Takeover:
         while True:
             await asyncio.sleep(LOOK)
             try:
+                await self._locks.keep()
                 await self._take()
                 if monotonic() - asked > STRAYS:
                     asked = monotonic()
