@@ -161,3 +161,26 @@ async def test_a_run_waits_while_another_program_holds_the_database(url: str) ->
             assert (await sessions.run(thread, "and now", message_id="m")).text == "done"
         assert len(model.seen) == 3
     other.dispose()
+
+
+async def test_a_process_goes_on_looking_for_dead_ones_whatever_fails(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 6: a look that fails, for lack of room or of files that may be open, is not the last."""
+    monkeypatch.setattr(takeover, "LOOK", 0.01)
+    async with Sessions(loop_of(StrictLLM()), url, durable=True) as sessions:
+        engine, looks, again = lines_of(sessions).engine, 0, asyncio.Event()
+        executors = engine.executors
+
+        async def failing() -> Any:
+            nonlocal looks
+            looks += 1
+            if looks <= 2:
+                raise OSError("No space left on device")
+            again.set()
+            return await executors()
+
+        monkeypatch.setattr(engine, "executors", failing)
+        async with asyncio.timeout(10):
+            await again.wait()
+        assert (await sessions.run("t", "hello")).text == "done"

@@ -74,8 +74,9 @@ class Takeover:
                 if monotonic() - tidied > HOUSEKEEPING:
                     tidied = monotonic()
                     await self._keep_house()
-            except PlayheadError as error:
-                logger.warning("Runs of other processes cannot be looked at for now: %s", error_text(error))
+            except Exception as error:  # of a disk without room for a lock, say: it must go on looking
+                text = error_text(error) if isinstance(error, PlayheadError) else type(error).__name__
+                logger.warning("Runs of other processes cannot be looked at for now: %s", text)
 
     async def _keep_house(self) -> None:
         """Sweep and tidy, unless another process is at it."""
