@@ -55,8 +55,16 @@ def connect_engines(url: str, busy_timeout: float) -> Engines:
 
 def _postgres(url: URL, busy_timeout: float) -> Engines:
     name = repr(url.database or url.username or "postgres")
-    # A peer that is silent for 30 s is gone; without this a write could hang for a quarter of an hour.
-    settings = {"connect_timeout": "10", "tcp_user_timeout": "30000", "application_name": "playhead"}
+    # A peer that is silent for 30 s is gone; without this a write could hang for a quarter of an hour, and
+    # who waits for an answer that does not come, or for news, for two hours.
+    settings = {
+        "connect_timeout": "10",
+        "tcp_user_timeout": "30000",
+        "keepalives_idle": "10",
+        "keepalives_interval": "5",
+        "keepalives_count": "4",
+        "application_name": "playhead",
+    }
     url = url.set(drivername="postgresql+psycopg").update_query_dict(
         {key: value for key, value in settings.items() if key not in url.query}
     )

@@ -2,14 +2,20 @@
 
 import asyncio
 import itertools
+import os
 import random
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
+from playhead.session.durable.locks import locks_of
 from playhead.session.durable.takeover import LOOK
+from playhead.storage.engine import open_database
 from tests.session.durable.cable import cable_to
 from tests.session.durable.workers import Worker, check, ends, noted, worker
 from tests.support.postgres import Postgres, in_schema, own_postgres
@@ -204,3 +210,37 @@ async def test_ways_that_are_cut_again_and_again_lose_and_double_nothing(
         await check(url, threads)
         acted = noted(tmp_path, "acted")
         assert len(acted) == len(set(acted))
+
+
+async def test_a_server_that_is_gone_without_a_word_is_noticed_within_half_a_minute(url: str) -> None:
+    """Issue 6: a machine that lost its power, or a way that swallows all for good: the kernel asks, on every
+    connection that may wait for the other end, and gives it up. (That takes its time, so that what was set
+    is looked at here.)"""
+
+    def noticed_within(connection: Any) -> int:
+        with socket.socket(fileno=os.dup(connection.fileno())) as line:
+            assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle, every, count = (
+                line.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+        return idle + every * count
+
+    def of_engine(connection: Connection) -> int:
+        return noticed_within(connection.connection.dbapi_connection)
+
+    async with cable_to(url) as cable, await open_database(cable.url) as database:
+        assert await database.read(of_engine) <= 30
+        assert await database.write(of_engine) <= 30
+        engine = database.another_engine(1)
+
+        def guest() -> int:
+            with engine.connect() as connection:
+                return of_engine(connection)
+
+        assert await asyncio.to_thread(guest) <= 30
+        engine.dispose()
+        locks = locks_of(database)
+        await locks.hold("host/1")
+        assert noticed_within(locks._connection) <= 15  # type: ignore[attr-defined]
+        await locks.aclose()
