@@ -1,6 +1,6 @@
 """What processes on one database tell each other of runs: which shall be taken in, and which shall stop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, or_, select, update
@@ -55,9 +55,10 @@ class SQLDispatch:
         """Have a run stopped by whoever carries it out."""
         await self._tell(_ASK_TO_STOP, run)
 
-    async def interrupt(self, by: RunRow) -> None:
-        """Have the run that is at work in the thread of another stopped."""
-        await self._tell(_INTERRUPT, by)
+    def interrupt(self, by: RunRow) -> Callable[[Connection], None]:
+        """Return what has, within a `Database.write`, the run that is at work in the thread of another
+        stopped."""
+        return self._telling(_INTERRUPT, by)
 
     async def find(self, run_id: str) -> RunRow | None:
         """Return a run of any tenant: for whoever looks after the machine."""
@@ -73,6 +74,9 @@ class SQLDispatch:
         )
 
     async def _tell(self, statement: Any, run: RunRow) -> None:
+        await self._database.write(self._telling(statement, run))
+
+    def _telling(self, statement: Any, run: RunRow) -> Callable[[Connection], None]:
         thread_key = key_of(run.tenant_id, run.thread_id)
         values = {"of_thread": thread_key, "of_run": key_of(run.tenant_id, run.run_id)}
 
@@ -81,4 +85,4 @@ class SQLDispatch:
             if self._database.dialect == "postgresql":
                 connection.execute(NOTIFY, {"thread_key": thread_key})
 
-        await self._database.write(work)
+        return work

@@ -10,6 +10,7 @@ import pytest
 from playhead import AgentLoop, tool
 from playhead.events import EmitDelta, Event, TextDelta
 from playhead.session.durable import lines as durable_lines
+from playhead.session.durable.lines import DurableLines
 from playhead.session.sessions import Sessions
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall, ToolMessage
@@ -139,6 +140,23 @@ async def test_a_stop_while_a_message_is_taken_in_takes_it_not_away(
         told = await all_of(sessions, run.run_id)
     assert told[-1].result.finish_reason == "cancelled"  # type: ignore[union-attr]
     assert said(told) == ["one", "two"]
+
+
+async def test_a_message_that_interrupts_does_so_though_its_process_dies_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 6: that the run at work is to stop is written with the message, or neither is."""
+    held = Held()
+    async with held.sessions(url) as sessions:
+        run = await sessions.start("t", "one")
+        await held.called.wait()
+        held.go_on.set()
+        await held.answering.wait()
+        # As far as a process comes that dies once it has written the message.
+        monkeypatch.setattr(DurableLines, "add", lambda self, run: run.row)
+        await sessions.start("t", "two", policy="interrupt")
+        told = await all_of(sessions, run.run_id)
+    assert told[-1].result.finish_reason == "cancelled"  # type: ignore[union-attr]
 
 
 async def test_a_message_that_never_came_to_its_turn_is_said_all_the_same(

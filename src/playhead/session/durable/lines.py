@@ -6,6 +6,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 
+from sqlalchemy import Connection
+
 from playhead.errors import StoreError
 from playhead.loop import AgentLoop
 from playhead.session.durable.engine import FENCED, DurableEngine
@@ -94,7 +96,18 @@ class DurableLines(Lines):
 
     def enlist(self, run: LiveRun) -> Enlist | None:
         """See `Lines.enlist`."""
-        return run.enlist
+        enlist = run.enlist
+        if enlist is None or run.row.policy != "interrupt":
+            return enlist
+        stop = self._dispatch.interrupt(run.row)
+
+        def write(connection: Connection, at_once: bool) -> None:
+            enlist.write(connection, at_once)
+            if not at_once:
+                # With the message: nobody would do it for a process that died in between.
+                stop(connection)
+
+        return Enlist(write, enlist.at_once)
 
     def add(self, run: LiveRun) -> LiveRun | RunRow:
         """See `Lines.add`."""
@@ -103,8 +116,8 @@ class DurableLines(Lines):
             self._handed[run.run_id] = run
             self._lines[run.thread] = deque([run])
             self._spawn(self.engine.execute(run.run_id))
-        elif run.row.policy == "interrupt":
-            self._spawn(self.stop(at_work[0]) if at_work else self._interrupt(run.row))
+        elif run.row.policy == "interrupt" and at_work:
+            self._spawn(self.stop(at_work[0]))
         return run.row
 
     def release(self, run: LiveRun) -> None:
@@ -166,9 +179,6 @@ class DurableLines(Lines):
             async for _ in following:
                 pass
         self.drop_feed(thread)
-
-    async def _interrupt(self, row: RunRow) -> None:
-        await self._dispatch.interrupt(row)
 
     # ------------------------------------------------------------ the life of a run
 
