@@ -18,7 +18,16 @@ from playhead.session.journal import Journal, Said
 from playhead.session.late import LateEnds
 from playhead.session.owner import Part
 from playhead.session.port import StoredPort, last_turns, opening_events
-from playhead.session.runs import BROKE_OFF, CANCELLED, LiveRun, Reason, end_event, pass_on, result_of
+from playhead.session.runs import (
+    BROKE_OFF,
+    CANCELLED,
+    LiveRun,
+    Reason,
+    end_event,
+    pass_on,
+    result_of,
+    written_though_stopped,
+)
 from playhead.session.settings import Limits
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import (
@@ -156,16 +165,19 @@ class Lines:
         run.finishing = run.finishing or self._spawn(self._give_up(run))
         await asyncio.wait((run.finishing,))
 
-    async def cancel(self, row: RunRow) -> None:
-        """Stop a run that is known by its row. Raises `StoreError`, `conflict`, where that cannot be done."""
+    async def cancel(self, row: RunRow) -> RunRow | None:
+        """Stop a run that is known by its row; return the one that another process was asked to stop, which
+        ends there. Raises `StoreError`, `conflict`, where that cannot be done."""
         run = self.runs.get(row.absorbed_by or row.run_id)
         if run is not None:
             await self.stop(run)
         elif row.state in OPEN:
             raise conflict(f"The run {row.run_id!r} is at work in another process: stop it there.")
+        return None
 
-    async def stop_elsewhere(self, which: Callable[[Thread], bool]) -> None:
-        """Stop what other processes carry out in some threads, where they can be reached."""
+    async def elsewhere(self, which: Callable[[Thread], bool]) -> Sequence[RunRow]:
+        """Return the runs of some threads that are open, not here, and can be stopped from here."""
+        return ()
 
     async def outcome(self, run_id: str) -> AgentRunResult | None:
         """The whole result of a run that was carried out here a moment ago, where it is known."""
@@ -259,14 +271,7 @@ class Lines:
         work = asyncio.ensure_future(self._take_in(waiting, active, step))
         for run in waiting:
             run.absorbing = work
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            if not active.cancel.is_set():
-                raise
-            # What is written as said in this run is told in it, though it is being stopped.
-            await asyncio.wait((work,))
-            return work.result()
+        return await written_though_stopped(work, active)
 
     async def _take_in(self, waiting: Sequence[LiveRun], active: LiveRun, step: int) -> Sequence[UserMessage]:
         taken = set(await self._ledger.absorb([run.row for run in waiting], active.row, step))

@@ -49,6 +49,7 @@ class Opened:
 
     def __init__(self, books: Books, loop: AgentLoop, limits: Limits, durable: Durable | None = None) -> None:
         self.books = books
+        self._limits = limits
         self.ledger: Ledger = books.ledger
         self.lines = (
             Lines(loop, books.ledger, limits)
@@ -240,6 +241,12 @@ class Opened:
             raise coded("invalid", f"The message {row.id!r} is not one that the user began a turn with.")
         return await self.accept(self.new_row(thread, said, context), context, replaces=row.seq)
 
+    async def cancel(self, row: RunRow) -> None:
+        """Stop a run and return when it has ended, wherever that is. Raises `StoreError`, `conflict`."""
+        asked = await self.lines.cancel(row)
+        if asked is not None:
+            await self._told_to_come(asked)
+
     async def stop_where(self, which: Callable[[Thread], bool]) -> None:
         """Stop what runs in some threads, end their readers, and keep nothing of them in memory.
 
@@ -247,7 +254,9 @@ class Opened:
         """
         await self._notes.settle()
         await self._accepted(which)
-        await self.lines.stop_elsewhere(which)
+        for row in await self.lines.elsewhere(which):
+            # One that does not hear it finds its thread deleted at its next write.
+            await _within(self._limits.stop_timeout + _MOMENT, self.cancel(row))
         while runs := [run for run in reversed(self.lines.runs.values()) if which(run.thread)]:
             for run in runs:
                 await self.lines.stop(run)

@@ -1,8 +1,8 @@
 """A run while it lives: waiting for its turn, or at work."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +13,8 @@ from playhead.session.port import StoredPort
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import Enlist, RunRow, Thread, coded, deleted, thread_of
 from playhead.types import AgentRunResult, AssistantMessage, ContentPart, FinishReason, UserMessage
+
+T = TypeVar("T")
 
 Said: TypeAlias = str | Sequence[ContentPart] | UserMessage
 """What a person says: a text, parts, or a whole message with an id of its own."""
@@ -144,3 +146,16 @@ def pass_on(
             target.set_result(source.result())
 
     return done
+
+
+async def written_though_stopped(work: Awaitable[T], run: LiveRun) -> T:
+    """Wait for what is written as said in a run. That is told in it, though it is being stopped meanwhile."""
+    writing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        if not run.cancel.is_set():
+            writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+        await asyncio.wait((writing,))
+        return writing.result()

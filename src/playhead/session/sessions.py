@@ -195,7 +195,7 @@ class Sessions:
         it is durable.
         """
         opened = await self._opened()
-        await opened.lines.cancel(await opened.found(run_id, tenant))
+        await opened.cancel(await opened.found(run_id, tenant))
 
     # ------------------------------------------------------------ reading
 

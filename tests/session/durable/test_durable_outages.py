@@ -8,10 +8,14 @@ from time import monotonic
 
 import pytest
 
+from playhead.errors import StoreError
+from playhead.session.durable.options import Durable
 from playhead.session.durable.records import Records, schema_of
 from playhead.session.durable.takeover import LOOK
+from playhead.session.sessions import Sessions
 from playhead.storage.engine import open_database
 from tests.session.durable.workers import Worker, check, ends, noted, starting, stopped, worker
+from tests.session.models import StrictLLM, loop_of
 
 pytestmark = pytest.mark.anyio
 
@@ -145,3 +149,20 @@ async def test_processes_that_open_a_new_database_at_once_all_come_up(url: str, 
         runs = await asyncio.gather(*(each.say(f"m{n}", f"t{n}") for n, each in enumerate(together)))
         await ends(url, *runs)
         await check(url, {f"t{n}": [f"m{n}"] for n in range(3)})
+
+
+async def test_a_run_is_stopped_in_the_process_that_carries_it_out(url: str, tmp_path: Path) -> None:
+    """Issue 6: whoever stops it is told when it has ended, though nobody reads in that process."""
+    async with worker(url, tmp_path) as one:
+        run = await one.say("hold")
+        await one.hears(at="model")
+        async with Sessions(loop_of(StrictLLM()), url, durable=Durable(works=False)) as elsewhere:
+            async with asyncio.timeout(10):
+                await elsewhere.cancel(run)
+            assert (await elsewhere.find(run)).finish_reason == "cancelled"
+            again = await one.say("hold again")
+            await one.hears(at="model", said="hold again")
+            async with asyncio.timeout(10):
+                await elsewhere.delete("t")
+            with pytest.raises(StoreError, match="no run"):
+                await elsewhere.find(again)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 from sqlalchemy import Connection
 
@@ -16,11 +16,10 @@ from playhead.session.durable.options import Durable
 from playhead.session.durable.port import DurablePort, taken_in
 from playhead.session.durable.records import Claim
 from playhead.session.durable.takeover import Takeover
-from playhead.session.feed import Cursor, follow
 from playhead.session.lines import Lines
 from playhead.session.owner import DURABLE
 from playhead.session.port import StoredPort
-from playhead.session.runs import CANCELLED, INTERRUPTED, LiveRun, Reason
+from playhead.session.runs import CANCELLED, INTERRUPTED, LiveRun, Reason, written_though_stopped
 from playhead.session.settings import Limits
 from playhead.storage.engine import Database
 from playhead.storage.ledger import OPEN, Enlist, Entry, RunRow, Thread, thread_of
@@ -126,31 +125,27 @@ class DurableLines(Lines):
             self.engine.drop(run.run_id)
         super().release(run)
 
-    async def cancel(self, row: RunRow) -> None:
+    async def cancel(self, row: RunRow) -> RunRow | None:
         """See `Lines.cancel`. A run is stopped wherever it is at work."""
         run = self.runs.get(row.absorbed_by or row.run_id)
         if run is not None:
             await self.stop(run)
-            return
+            return None
         if row.state == "queued" and await self._withdrawn(row):
-            return
+            return None
         found = await self._ledger.run(row.run_id, tenant_id=row.tenant_id)
         if found is not None and found.absorbed_by:
             by = await self._ledger.run(found.absorbed_by, tenant_id=row.tenant_id)
-            if by is not None:
-                await self.cancel(by)
-        elif found is not None and found.state in OPEN:
-            await self._dispatch.ask_to_stop(found)
-            await self._ended(found)
+            return None if by is None else await self.cancel(by)
+        if found is None or found.state not in OPEN:
+            return None
+        await self._dispatch.ask_to_stop(found)
+        return found
 
-    async def stop_elsewhere(self, which: Callable[[Thread], bool]) -> None:
-        """See `Lines.stop_elsewhere`."""
-        for row in await self._ledger.runs():
-            if which(thread_of(row)) and row.run_id not in self.runs:
-                # One that does not hear it finds its thread deleted at its next write.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._limits.stop_timeout + _LOOK):
-                        await self.cancel(row)
+    async def elsewhere(self, which: Callable[[Thread], bool]) -> Sequence[RunRow]:
+        """See `Lines.elsewhere`."""
+        rows = await self._ledger.runs()
+        return [row for row in rows if which(thread_of(row)) and row.run_id not in self.runs]
 
     async def outcome(self, run_id: str) -> AgentRunResult | None:
         """See `Lines.outcome`."""
@@ -169,16 +164,6 @@ class DurableLines(Lines):
                 raise
             return False
         return True
-
-    async def _ended(self, row: RunRow) -> None:
-        cursor = Cursor(max(row.first_seq - 1, 0))
-        feed, thread = self.feed(thread_of(row)), thread_of(row)
-        async with aclosing(
-            follow(feed, self._ledger.events, thread, cursor, run_id=row.run_id)
-        ) as following:
-            async for _ in following:
-                pass
-        self.drop_feed(thread)
 
     # ------------------------------------------------------------ the life of a run
 
@@ -317,16 +302,7 @@ class DurableLines(Lines):
         self.drop_feed(run.thread)
 
     async def _absorb(self, active: LiveRun, step: int) -> Sequence[UserMessage]:
-        work = asyncio.ensure_future(self._take_in_any(active, step))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            if not active.cancel.is_set():
-                work.add_done_callback(lambda done: done.cancelled() or done.exception())
-                raise
-            # What is written as said in this run is told in it, though it is being stopped.
-            await asyncio.wait((work,))
-            return work.result()
+        return await written_though_stopped(self._take_in_any(active, step), active)
 
     async def _take_in_any(self, active: LiveRun, step: int) -> Sequence[UserMessage]:
         # A claim that was made by an attempt that is over, before its step had a record, is found again.
