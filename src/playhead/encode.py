@@ -15,7 +15,7 @@ import re
 import sys
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, MappingView, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence, Set
 from contextlib import suppress
 from decimal import Decimal
 from enum import Enum
@@ -81,12 +81,16 @@ def message_bytes(message: ChatMessage) -> bytes:
     """
     held: bytes | None = message.__dict__.get("playhead")
     if held is None:
-        try:
-            held = _encode(message)
-        except Exception:
-            held = encode_result(message, sys.maxsize).text.encode()
-        message.__dict__["playhead"] = held
+        held = message.__dict__["playhead"] = total_json(message)
     return held
+
+
+def total_json(value: Any, encode: Callable[[Any], bytes] = _encode) -> bytes:
+    """Return an object of ours as JSON, whatever is in it. Never raises: see `message_bytes`."""
+    try:
+        return encode(value)
+    except Exception:
+        return encode_result(value, sys.maxsize).text.encode()
 
 
 def _as_text(kind: type, value: Any) -> str | None:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from playhead import AgentLoop, ToolRegistry, tool
 from playhead.errors import ConfigError
@@ -108,6 +109,18 @@ async def test_a_model_behind_a_gate_answers_in_turn(url: str) -> None:
         assert len(model.seen) == 3
         model.gate.set()
         assert [(await run).text for run in runs] == ["done"] * 5
+
+
+async def test_a_gate_and_a_breaker_of_one_name_are_two_things(url: str) -> None:
+    """Issue 6: both are kept in one place, and neither takes the other's state for its own."""
+    async with Sessions(loop_of(StrictLLM()), url) as sessions:
+        await sessions.breakers.update("openai", lambda state: (replace(state, kind="rate_limit"), None))
+        gate = Gate("openai", Limit(at_once=1), sessions.gates)
+        # Another process, which knows only what is stored.
+        async with gate.place(), Sessions(loop_of(StrictLLM()), url) as other:
+            kept = await other.breakers.update("openai", lambda state: (state, state.kind))
+            held = await other.gates.update("openai", lambda state: (state, len(state.holders)))
+        assert (kept, held) == ("rate_limit", 1)
 
 
 async def test_a_tool_behind_a_gate_is_the_same_tool() -> None:

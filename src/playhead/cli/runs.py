@@ -13,7 +13,7 @@ from playhead.cli.screen import clean, make_console, put
 from playhead.config import Settings
 from playhead.session.durable.survey import RunAt, survey
 from playhead.storage.engine import Database, open_database
-from playhead.storage.ledger import RunRow
+from playhead.storage.ledger import RunRow, events_of
 from playhead.storage.sql_dispatch import SQLDispatch
 from playhead.storage.sql_ledger import SQLLedger
 
@@ -84,21 +84,10 @@ async def _show(database: Database, run_id: str) -> Shown | None:
     row = await SQLDispatch(database).find(run_id)
     if row is None:
         return None
-    events: list[str] = []
-    error: str | None = None
-    after = max(row.first_seq - 1, 0)
-    log = SQLLedger(database).events
-    while True:
-        page = await log.after(row.thread_id, after, run_id=run_id, tenant_id=row.tenant_id)
-        for event in page.rows:
-            events.append(event.type)
-            if event.type == "run_end":
-                error = _error(event.data)
-        if not page.rows:
-            break
-        after = page.through
+    events = await events_of(SQLLedger(database).events, row)
+    error = next((_error(event.data) for event in events if event.type == "run_end"), None)
     at = next((run for run in await survey(database) if run.run_id == run_id), None)
-    return Shown(row, events, error, at)
+    return Shown(row, [event.type for event in events], error, at)
 
 
 def _error(data: bytes) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from playhead.encode import encode_result, scrub
+from playhead.encode import encode_result, scrub, total_json
 from playhead.errors import ProtocolError
 from playhead.llm.assembly import Assembly
 from playhead.llm.lenient import decode_lenient
@@ -332,10 +332,7 @@ def _index(value: Any) -> int | None:
 
 def _encoded(arguments: Any) -> str:
     """Arguments that came as an object, as the text that they should have been."""
-    try:
-        return msgspec.json.encode(arguments).decode()
-    except UnicodeError:
-        return encode_result(arguments, sys.maxsize).text
+    return total_json(arguments).decode()
 
 
 def _storable(kept: JsonObject) -> JsonObject:

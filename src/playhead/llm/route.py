@@ -6,7 +6,6 @@ as well.
 """
 
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from playhead import http
-from playhead.encode import encode_result, message_bytes, scrub
+from playhead.encode import message_bytes, scrub, total_json
 from playhead.errors import (
     AuthError,
     BadRequestError,
@@ -35,7 +34,7 @@ from playhead.llm.arguments import make_call
 from playhead.llm.call import call
 from playhead.llm.lenient import decode_lenient
 from playhead.llm.structured import OutputWay
-from playhead.types import AgentContext, AssistantMessage, JsonObject, LLMRequest, LLMResult, ToolCall, Usage
+from playhead.types import AssistantMessage, JsonObject, LLMRequest, LLMResult, ToolCall, Usage
 
 _WHO = "The chat route"
 _MAX_ERROR = 500
@@ -105,7 +104,7 @@ class RouteLLM:
     def build_request(self, request: LLMRequest, stream: bool) -> http.HttpRequest:
         body = [b'{"messages":[', b",".join(map(message_bytes, request.messages)), b"]"]
         if request.context is not None:
-            body += (b',"context":', _context_bytes(request.context))
+            body += (b',"context":', total_json(request.context))
         accept = "text/event-stream" if stream else "application/json"
         headers = {**self._headers, "Accept": accept}
         return http.HttpRequest(
@@ -215,13 +214,6 @@ def _message(reply: _Reply) -> AssistantMessage:
 
 def _with_id(call: ToolCall) -> ToolCall:
     return call if call.id else replace(call, id=new_id())
-
-
-def _context_bytes(context: AgentContext) -> bytes:
-    try:
-        return msgspec.json.encode(context)
-    except UnicodeEncodeError:  # half a surrogate pair, say in a file's name
-        return encode_result(context, sys.maxsize).text.encode()
 
 
 def _error(reply: _Reply, status: int | None, retry_after: float | None) -> LLMError:

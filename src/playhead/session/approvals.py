@@ -1,13 +1,12 @@
 """Calls that wait for a person or a client: what is kept of them, and which answers are taken."""
 
 import hashlib
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from playhead.encode import encode_result
+from playhead.encode import total_json
 from playhead.ids import now_ms
 from playhead.storage.ledger import PendingCall, coded, conflict
 from playhead.tools.registry import ToolRegistry
@@ -20,11 +19,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def args_hash(call: ToolCall) -> str:
     """Return what an answer must name, so that it is about these arguments and no others."""
     named = [call.id, call.name, call.args]
-    try:
-        data = _encode(named)
-    except (UnicodeEncodeError, RecursionError, msgspec.MsgspecError):
-        data = encode_result(named, sys.maxsize).text.encode()
-    return hashlib.sha256(data).hexdigest()[:32]
+    return hashlib.sha256(total_json(named, _encode)).hexdigest()[:32]
 
 
 def pending_calls(calls: Sequence[ToolCall], tools: ToolRegistry, seconds: float) -> list[PendingCall]:

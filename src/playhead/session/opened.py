@@ -25,7 +25,6 @@ from playhead.session.watch import POLL, POLL_BESIDE_NEWS, Watcher
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import (
     AT_WORK,
-    DEFAULT_PAGE,
     OPEN,
     Ledger,
     PendingCall,
@@ -34,6 +33,7 @@ from playhead.storage.ledger import (
     Thread,
     coded,
     conflict,
+    events_of,
     thread_of,
 )
 from playhead.types import AgentContext, AgentRunResult, UserMessage
@@ -292,14 +292,8 @@ class Opened:
 
     async def _told(self, row: RunRow) -> Sequence[Event]:
         # Nothing is waited for: what is not there was deleted, and comes no more.
-        log, seq, tenant_id = self.ledger.events, max(row.first_seq - 1, 0), row.tenant_id
-        told: list[Event] = []
-        while True:
-            page = await log.after(row.thread_id, seq, run_id=row.run_id, tenant_id=tenant_id)
-            told += [Shown.of_row(found).event for found in page.rows if found.type in _RESULTS]
-            if len(page.rows) < DEFAULT_PAGE or (told and told[-1].type in LAST):
-                return told
-            seq = page.through
+        found = await events_of(self.ledger.events, row)
+        return [Shown.of_row(one).event for one in found if one.type in _RESULTS]
 
 
 def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, durable: Durable) -> Lines:

@@ -90,5 +90,5 @@ async def open_books(database: "DatabaseLike | None", keep_runs: int, keep_for: 
     listening = Listening(opened.url) if opened.dialect == "postgresql" else None
     own = isinstance(database, str)
     breakers = SQLBreakerStore(opened, BreakerState, CLOSED)
-    gates: SQLBreakerStore[GateState] = SQLBreakerStore(opened, GateState, OPEN, fresh=0.1)
+    gates: SQLBreakerStore[GateState] = SQLBreakerStore(opened, GateState, OPEN, fresh=0.1, of="gates")
     return Books(SQLLedger(opened), SQLCallLog(opened), breakers, gates, opened, listening, True, own)

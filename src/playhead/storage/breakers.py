@@ -1,4 +1,4 @@
-"""States of circuit breakers in a database, shared by all processes that use it.
+"""States of circuit breakers, and of gates, in a database, shared by all processes that use it.
 
 What a state is made of, and when it changes, is the caller's: here it is a value that JSON can hold.
 """
@@ -27,6 +27,7 @@ T = TypeVar("T")
 _states = breaker_states.c
 _READ = select(_states.state).where(_states.provider_key == bindparam("provider_key"))
 _CHANGE = update(breaker_states).where(_states.provider_key == bindparam("of_provider"))
+_BREAKERS = "circuit breakers"
 _REST = 10.0  # seconds for which a database that failed is left alone
 
 
@@ -54,10 +55,18 @@ class SQLBreakerStore(Generic[S]):
         default: the state of a provider of which nothing is known.
         fresh: seconds for which a state is taken to be the current one; 0 to read it each time.
         patience: seconds to wait for the database before it counts as failed.
+        of: what the states are of, in the plural. Of one name, each has its own.
     """
 
     def __init__(
-        self, database: Database, kind: type[S], default: S, *, fresh: float = 0.5, patience: float = 1.0
+        self,
+        database: Database,
+        kind: type[S],
+        default: S,
+        *,
+        fresh: float = 0.5,
+        patience: float = 1.0,
+        of: str = _BREAKERS,
     ) -> None:
         self._database = database
         self._decode = msgspec.json.Decoder(kind).decode
@@ -65,6 +74,7 @@ class SQLBreakerStore(Generic[S]):
         self._default = default
         self._fresh = fresh
         self._patience = patience
+        self._of = of
         self._known: dict[str, _Known[S]] = {}
         self._resting_until = 0.0
         insert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
@@ -79,7 +89,7 @@ class SQLBreakerStore(Generic[S]):
         changed, answer = change(state)
         if changed == state:
             return answer
-        key = key_of(provider)
+        key = self._key(provider)
         written = await self._ask(lambda connection: self._change(connection, key, provider, change), key)
         if written is None:
             # Alone, but not by what was read before the wait: other calls of this process waited too.
@@ -95,11 +105,14 @@ class SQLBreakerStore(Generic[S]):
         known = self._known.get(provider)
         if known is not None and begun < max(known.at + self._fresh, self._resting_until):
             return known.state
-        keys = {"provider_key": key_of(provider)}
+        keys = {"provider_key": self._key(provider)}
         stored = await self._ask(lambda connection: (self._state(connection.execute(_READ, keys).scalar()),))
         if stored is None:
             return self._default if known is None else known.state
         return self._learn(provider, stored[0], begun)
+
+    def _key(self, name: str) -> str:
+        return key_of(name) if self._of == _BREAKERS else key_of(self._of, name)
 
     def _learn(self, provider: str, state: S, at: float) -> S:
         """Remember a state, unless a later one was learnt meanwhile; return the later one."""
@@ -153,5 +166,5 @@ class SQLBreakerStore(Generic[S]):
     def _rest(self, why: str) -> None:
         begun = time.monotonic()
         if begun >= self._resting_until:  # of calls that waited together one tells
-            logger.warning("The states of circuit breakers are not shared for the next %g s: %s", _REST, why)
+            logger.warning("The states of %s are not shared for the next %g s: %s", self._of, _REST, why)
         self._resting_until = begun + _REST

@@ -122,7 +122,7 @@ class Entry(msgspec.Struct, frozen=True):
         pending: calls that it leaves waiting.
         again: some of it may have been written before; what is there stays as it is.
         unbegun: nothing is written, with `conflict`, unless the run still waits for its turn.
-        also: written before it, and nothing of it is where that raises.
+        also: written before it, and nothing of it is where that raises; of a ledger in a database.
     """
 
     run: RunRow
@@ -168,6 +168,18 @@ class EventLog(Protocol):
         ...
 
 
+async def events_of(log: EventLog, run: RunRow) -> Sequence[EventRow]:
+    """Return all that a run showed so far. Raises `StoreError`."""
+    found: list[EventRow] = []
+    seq = max(run.first_seq - 1, 0)
+    while True:
+        page = await log.after(run.thread_id, seq, run_id=run.run_id, tenant_id=run.tenant_id)
+        found += page.rows
+        if page.through <= seq:
+            return found
+        seq = page.through
+
+
 class Ledger(Protocol):
     """Everything that sessions keep. Each method is one transaction, and raises `StoreError`."""
 
@@ -197,8 +209,8 @@ class Ledger(Protocol):
     ) -> tuple[RunRow, Recorded | None]:
         """Accept a run and write how it begins, at once; None where it was not accepted again.
 
-        With `enlist`, how it begins is written only where no other run of the thread is open: None, and
-        the run waits, where one is.
+        With `enlist`, of a ledger in a database, how it begins is written only where no other run of the
+        thread is open: None, and the run waits, where one is.
         """
         ...
 

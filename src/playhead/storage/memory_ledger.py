@@ -148,7 +148,11 @@ class MemoryLedger:
         keys = self._keys.setdefault(run.run_id, {})
         # The state was set with the events, or neither was written.
         state_is_new = not (entry.again and entry.events and entry.events[-1].key in keys)
-        if entry.state is not None and state_is_new and run.state not in OPEN:
+        if (
+            entry.state is not None
+            and state_is_new
+            and run.state not in (OPEN[:1] if entry.unbegun else OPEN)
+        ):
             raise conflict(over(run))
         rows: list[TurnRow] = []
         for message, step in entry.messages:

@@ -1,14 +1,13 @@
 """A run as columns, and back."""
 
 import logging
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, and_, bindparam, exists, or_, select, update
 
-from playhead.encode import encode_result, message_bytes, scrub
+from playhead.encode import message_bytes, scrub, total_json
 from playhead.errors import StoreError
 from playhead.storage.ledger import SPOKEN_SINCE, PendingCall, RunRow, answered, coded, conflict
 from playhead.storage.tables import agent_pending, agent_runs, agent_turns, key_of
@@ -92,7 +91,7 @@ def run_columns(run: RunRow) -> dict[str, Any]:
         "state": run.state,
         "policy": run.policy,
         "message": None if message is None else _readable("message", message_bytes(message).decode()),
-        "answers": _readable("answers", as_json(run.answers)) if run.answers else None,
+        "answers": _readable("answers", total_json(run.answers).decode()) if run.answers else None,
         "context": None if run.context is None else _context(run.context),
         "owner": run.owner,
         "absorbed_by": run.absorbed_by,
@@ -124,7 +123,7 @@ def pending_columns(run: RunRow, call: PendingCall, place: int) -> dict[str, Any
         "turn_key": key_of(run.tenant_id, run.turn_id),
         "call_key": key_of(call.call.id),
         "thread_key": key_of(run.tenant_id, run.thread_id),
-        "call": as_json(call.call),
+        "call": total_json(call.call).decode(),
         "kind": call.kind,
         "args_hash": call.args_hash,
         "expires_at": call.expires_at,
@@ -153,14 +152,6 @@ def take_answers(connection: Connection, run: RunRow, thread_key: str) -> None:
         raise conflict(SPOKEN_SINCE)
 
 
-def as_json(value: Any) -> str:
-    """Return any value of ours as JSON; what JSON cannot hold is replaced, as in the result of a tool."""
-    try:
-        return _encode(value).decode()
-    except (UnicodeEncodeError, RecursionError, msgspec.MsgspecError):
-        return encode_result(value, sys.maxsize).text
-
-
 def _readable(name: str, data: str) -> str:
     try:
         _DECODERS[name](data)
@@ -170,7 +161,7 @@ def _readable(name: str, data: str) -> str:
 
 
 def _context(context: AgentContext) -> str | None:
-    data = as_json(context)
+    data = total_json(context).decode()
     try:
         return _readable("context", data)
     except StoreError as error:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from dbos import DBOS, Serializer
 from dbos._context import current_owner_xid
 from dbos._core import execute_dequeued_workflow, prepare_enqueued_workflow
+from dbos._error import DBOSWorkflowConflictIDError
 from dbos._utils import generate_uuid
 from sqlalchemy import Connection, Engine
 
@@ -39,7 +40,6 @@ FENCED = "fenced"
 # The queue is looked at when something happened to it, and this often besides, in seconds.
 _POLL = 0.25
 _AT_ONCE = 200
-_DELETE_TOGETHER = 1_000
 
 OnRun = Callable[[str, str | None], Awaitable[None]]
 logger = logging.getLogger("playhead")
@@ -103,7 +103,7 @@ class DurableEngine:
         self._again = False
         self._works = True
         self._statuses: dict[str, Any] = {}
-        self._sql: Records = None  # type: ignore[assignment]  # `start` makes it
+        self._sql: Records  # of `start`
 
     async def start(self, *, works: bool = True) -> None:
         """Open the engine; with `works` it takes runs from the queue.
@@ -114,7 +114,6 @@ class DurableEngine:
         from dbos import _dbos
 
         self._works = works
-
         if _current is not None or _dbos._dbos_global_instance is not None:
             raise ConfigError(
                 "This process has durable sessions already, or uses DBOS itself: one Sessions(durable=True)"
@@ -174,7 +173,7 @@ class DurableEngine:
 
     # ------------------------------------------------------------ runs come in
 
-    def enlist(self, run: RunRow) -> "Enlistment":
+    def enlist(self, run: RunRow) -> Enlistment:
         """Return what writes the engine's rows of a run that is accepted. `execute` must follow if it
         begins at once, and `drop` if not."""
         args = (run.run_id, run.tenant_id)
@@ -266,12 +265,9 @@ class DurableEngine:
 
         return work
 
-    def lost(self, run_id: str) -> BaseException:
+    def lost(self, run_id: str) -> DBOSWorkflowConflictIDError:
         """What tells the engine that an execution lost its run: it then waits for the other's outcome."""
-        from dbos._error import DBOSWorkflowConflictIDError
-
-        error: BaseException = DBOSWorkflowConflictIDError(run_id)
-        return error
+        return DBOSWorkflowConflictIDError(run_id)
 
     # ------------------------------------------------------------ dead processes
 

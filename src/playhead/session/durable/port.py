@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from playhead.encode import total_json
 from playhead.errors import StoreError
 from playhead.events import Attempt, Event, RunEnd, UserMessageEvent
 from playhead.ids import now_ms
@@ -19,7 +20,6 @@ from playhead.session.feed import Feed
 from playhead.session.journal import Journal
 from playhead.session.port import StoredPort
 from playhead.storage.ledger import Entry, Ledger, RunRow, coded
-from playhead.storage.sql_runs import as_json
 from playhead.types import ChatMessage, UserMessage
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class DurablePort(StoredPort):
 
         async def recorded() -> T:
             value = await effect
-            step = Step(name, self._by, msgspec.Raw(as_json(value).encode()))
+            step = Step(name, self._by, msgspec.Raw(total_json(value)))
             self._took(step, value)
             self.journal.note((place, step))
             self._under_way.discard(place)
@@ -159,7 +159,7 @@ class DurablePort(StoredPort):
         if self._under_way or self._left:
             return
         self._left = True
-        self.journal.note((LEFT, Step("left", self._by, msgspec.Raw(as_json(sorted(self._mine)).encode()))))
+        self.journal.note((LEFT, Step("left", self._by, msgspec.Raw(total_json(sorted(self._mine))))))
         with suppress(StoreError):  # without it, what was not begun has an unknown outcome
             await self.journal.barrier()
 

@@ -1,13 +1,13 @@
 """What runs where, for whoever looks after it: read from the database alone, whichever process it is of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Literal, TypeAlias
 
 import msgspec
 from sqlalchemy import inspect
 
 from playhead.ids import now_ms
-from playhead.session.durable.locks import Locks, locks_of
+from playhead.session.durable.locks import locks_of
 from playhead.session.durable.records import EngineRun, Records, schema_of
 from playhead.session.owner import DURABLE, is_over
 from playhead.storage.engine import Database
@@ -42,20 +42,28 @@ class RunAt(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 async def survey(database: Database) -> Sequence[RunAt]:
     """Return every run that has not ended, oldest first. Raises `StoreError`."""
-    locks: Sequence[Locks] = (locks_of(database), locks_of(database, "heartbeat"))
     rows = await SQLLedger(database).runs()
     known = {run.run_id: run for run in await _engine_runs(database)}
-    executors = {run.executor for run in known.values() if run.status == "PENDING" and run.executor}
-    dead = {executor for executor in executors if all([await lock.is_free(executor) for lock in locks])}
+    dead = await _dead(
+        database, {run.executor for run in known.values() if run.status == "PENDING" and run.executor}
+    )
     begun: set[object] = set()
     found = []
     for row in rows:
         place = _place(row, known.get(row.run_id), dead, behind=thread_of(row) in begun)
         begun.add(thread_of(row))
         found.append(_run_at(row, known.get(row.run_id), place))
-    for lock in locks:
-        await lock.aclose()
     return found
+
+
+async def _dead(database: Database, executors: Set[str]) -> Set[str]:
+    """Which of these processes hold nothing by which others could see that they live."""
+    locks = (locks_of(database), locks_of(database, "heartbeat"))
+    try:
+        return {executor for executor in executors if all([await lock.is_free(executor) for lock in locks])}
+    finally:
+        for lock in locks:
+            await lock.aclose()
 
 
 def _run_at(row: RunRow, run: EngineRun | None, place: Place) -> RunAt:
@@ -69,7 +77,7 @@ def _run_at(row: RunRow, run: EngineRun | None, place: Place) -> RunAt:
     )
 
 
-def _place(row: RunRow, run: EngineRun | None, dead: set[str], *, behind: bool) -> Place:
+def _place(row: RunRow, run: EngineRun | None, dead: Set[str], *, behind: bool) -> Place:
     if row.owner != DURABLE:
         if is_over(row.owner):
             return "orphaned"
