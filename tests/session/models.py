@@ -16,8 +16,10 @@ from playhead.types import (
     ChatMessage,
     LLMRequest,
     LLMResult,
+    Replay,
     SystemMessage,
     ToolCall,
+    ToolContext,
     ToolMessage,
     UserMessage,
 )
@@ -132,6 +134,23 @@ async def slow(a: int) -> int:
     for _ in range(5):
         await asyncio.sleep(0)
     return a
+
+
+class Holding:
+    """A tool, `hold`, that says when it has begun, and waits to be let go. `keys` are those it was given."""
+
+    def __init__(self, replay: Replay = "never") -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.keys: list[str] = []
+
+        async def hold(context: ToolContext) -> str:
+            """Wait."""
+            self.keys.append(context.idempotency_key)
+            self.begun.set()
+            await self.go_on.wait()
+            return "held"
+
+        self.tool = tool(hold, replay=replay)
 
 
 CALLS = (ToolCall("c1", "slow", {"a": 1}), ToolCall("c2", "quick", {"a": 2}))

@@ -11,10 +11,17 @@ from playhead.events import EmitDelta, RunPaused, ToolResultEvent
 from playhead.session.sessions import Sessions
 from playhead.testing import ScriptedLLM
 from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall, ToolMessage
-from tests.session.models import StrictLLM, assert_valid
+from tests.session.models import Holding, StrictLLM, assert_valid
 from tests.session.readers import all_of, terminals
 
 pytestmark = pytest.mark.anyio
+
+
+async def approve(sessions: Sessions) -> None:
+    """Say yes to the one call that waits, and see its run end."""
+    ((run_id, call),) = await sessions.pending("t")
+    answer = await sessions.answer(run_id, call.call.id, approved=True)
+    assert terminals(await all_of(sessions, answer.run_id)) == ["run_end"]
 
 
 class Till:
@@ -278,34 +285,21 @@ async def test_a_message_that_was_taken_back_denies_nothing(store_url: str | Non
         await sessions.cancel((await sessions.start("t", "never mind")).run_id)
         go_on.set()
         await all_of(sessions, run.run_id)
-        ((run_id, call),) = await sessions.pending("t")
-        answer = await sessions.answer(run_id, call.call.id, approved=True)
-        assert terminals(await all_of(sessions, answer.run_id)) == ["run_end"]
+        await approve(sessions)
     assert till.paid == [5]
 
 
 async def test_a_message_that_steered_the_run_denies_nothing_of_it(store_url: str | None) -> None:
     """Design 4: it was said before the call that waits."""
-    till = Till()
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def look() -> str:
-        """Look."""
-        begun.set()
-        await go_on.wait()
-        return "seen"
-
-    till.tools.append(look)
-    async with Sessions(till.loop([("look", {})], [PAY], "so"), store_url) as sessions:
+    till, holding = Till(), Holding()
+    till.tools.append(holding.tool)
+    async with Sessions(till.loop([("hold", {})], [PAY], "so"), store_url) as sessions:
         run = await sessions.start("t", "go")
-        await begun.wait()
+        await holding.begun.wait()
         await sessions.start("t", "and pay", policy="steer")
-        go_on.set()
+        holding.go_on.set()
         await all_of(sessions, run.run_id)
-        ((run_id, call),) = await sessions.pending("t")
-        answer = await sessions.answer(run_id, call.call.id, approved=True)
-        assert terminals(await all_of(sessions, answer.run_id)) == ["run_end"]
+        await approve(sessions)
     assert till.paid == [5]
 
 

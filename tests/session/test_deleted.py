@@ -14,7 +14,7 @@ from playhead.storage.memory_ledger import MemoryLedger
 from playhead.storage.tables import metadata
 from playhead.testing import ScriptedLLM
 from playhead.types import AgentRunResult, LLMRequest, LLMResult
-from tests.session.models import StrictLLM, loop_of
+from tests.session.models import Holding, StrictLLM, loop_of
 from tests.session.readers import all_of, terminals, text_of
 
 pytestmark = pytest.mark.anyio
@@ -171,23 +171,14 @@ async def test_a_message_that_comes_to_steer_a_deleted_run_is_answered_by_its_ow
     store_url: str | None,
 ) -> None:
     """Q244, Q206: it is in the thread that begins anew with it; what is gone does not take it in."""
-    began, go = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def look() -> str:
-        """Look."""
-        began.set()
-        await go.wait()
-        return "seen"
-
-    place = shared(store_url)
-    loop = AgentLoop(ScriptedLLM([("look", {})], "so"), tools=[look])
+    place, holding = shared(store_url), Holding()
+    loop = AgentLoop(ScriptedLLM([("hold", {})], "so"), tools=[holding.tool])
     async with Sessions(loop, place) as sessions, Sessions(loop_of(StrictLLM()), place) as other:
         running = asyncio.create_task(sessions.run("t", "one"))
-        await began.wait()
+        await holding.begun.wait()
         await other.delete("t")
         steering = await sessions.start("t", "two", policy="steer")
-        go.set()
+        holding.go_on.set()
         async with asyncio.timeout(10):
             assert_deleted(await running)
             assert text_of(await all_of(sessions, steering.run_id)) == "so"

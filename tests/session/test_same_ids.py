@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from playhead import AgentLoop, tool
+from playhead import AgentLoop
 from playhead.errors import StoreError
 from playhead.events import EmitDelta, RunEnd, TextDelta
 from playhead.session.sessions import Sessions
 from playhead.testing import ScriptedLLM
 from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolMessage
-from tests.session.models import CALLS, GateLLM, StrictLLM, YieldingLedger, loop_of
+from tests.session.models import CALLS, GateLLM, Holding, StrictLLM, YieldingLedger, loop_of
 from tests.session.readers import all_of, text_of
 
 pytestmark = pytest.mark.anyio
@@ -141,23 +141,14 @@ async def test_a_message_that_was_copied_without_its_answer_is_told_as_such(stor
 
 async def test_a_copied_message_that_comes_to_steer_is_not_said_again(store_url: str | None) -> None:
     """Q239, Q244: the run that is at work does not take it in; it finds its own answer."""
-    began, go = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def look() -> str:
-        """Look."""
-        began.set()
-        await go.wait()
-        return "seen"
-
-    llm = ScriptedLLM("blue", [("look", {})], "so")
-    async with Sessions(AgentLoop(llm, tools=[look]), store_url) as sessions:
+    llm, holding = ScriptedLLM("blue", [("hold", {})], "so"), Holding()
+    async with Sessions(AgentLoop(llm, tools=[holding.tool]), store_url) as sessions:
         await sessions.run("t", "what?", message_id="m1")
         fork = await sessions.fork("t")
         run = await sessions.start(fork, "look")
-        await began.wait()
+        await holding.begun.wait()
         again = await sessions.start(fork, "what?", message_id="m1", policy="steer")
-        go.set()
+        holding.go_on.set()
         assert text_of(await all_of(sessions, run.run_id)) == "so"
         end = (await all_of(sessions, again.run_id))[-1]
         assert isinstance(end, RunEnd)

@@ -26,7 +26,7 @@ from playhead.types import (
     ToolContext,
     UserMessage,
 )
-from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
+from tests.session.models import CALLS, GateLLM, Holding, StrictLLM, loop_of
 from tests.session.readers import all_of, text_of
 
 pytestmark = pytest.mark.anyio
@@ -109,23 +109,14 @@ async def _until_end(sessions: Sessions, run_id: str, after: int) -> Any:
 
 async def test_a_message_may_steer_the_run_that_is_at_work(store_url: str | None) -> None:
     """Q244: it is taken in before the next model call, once, and its own run is that run from then on."""
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def work() -> str:
-        """Work."""
-        begun.set()
-        await go_on.wait()
-        return "worked"
-
-    llm = ScriptedLLM([("work", {})], "blue it is", default="unasked")
-    async with Sessions(AgentLoop(llm, tools=[work]), store_url) as sessions:
+    llm, holding = ScriptedLLM([("hold", {})], "blue it is", default="unasked"), Holding()
+    async with Sessions(AgentLoop(llm, tools=[holding.tool]), store_url) as sessions:
         first = await sessions.start("t", "paint it red")
-        await begun.wait()
+        await holding.begun.wait()
         second = await sessions.start("t", "no, blue", policy="steer")
         waiting = asyncio.create_task(sessions.run("t", "no, blue", message_id="x", policy="steer"))
         await asyncio.sleep(0.05)
-        go_on.set()
+        holding.go_on.set()
         assert (await waiting).text == "blue it is"
         events = await all_of(sessions, first.run_id)
         assert [e.message.content for e in events if isinstance(e, UserMessageEvent)] == [

@@ -14,7 +14,7 @@ from playhead.session.durable.lines import DurableLines
 from playhead.session.sessions import Sessions
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall, ToolMessage
-from tests.session.durable.test_going_on import lines_of, steal
+from tests.session.durable.support import lines_of, steal
 from tests.session.models import GateLLM, loop_of
 from tests.session.readers import all_of
 from tests.support.until import until

@@ -9,11 +9,11 @@ from sqlalchemy import text
 from playhead import AgentLoop, tool
 from playhead.errors import ConfigError, StoreError
 from playhead.events import Event
-from playhead.session.durable.records import schema_of
 from playhead.session.sessions import Sessions
 from playhead.storage.engine import open_database
 from playhead.types import ToolCall, UserMessage
-from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
+from tests.session.durable.support import table
+from tests.session.models import CALLS, GateLLM, Holding, StrictLLM, loop_of
 from tests.session.readers import all_of, terminals, text_of
 from tests.support.until import until
 
@@ -98,21 +98,13 @@ async def test_messages_of_a_thread_are_answered_in_order_one_at_a_time(url: str
 
 async def test_a_message_steers_the_run_at_work(url: str) -> None:
     """Issue 6: it is taken in before the next model call, once, and begins no run of its own."""
-    entered, release = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def hold() -> str:
-        """Wait."""
-        entered.set()
-        await release.wait()
-        return "held"
-
-    loop = AgentLoop(StrictLLM(ToolCall("c1", "hold", {})), tools=[hold])
+    holding = Holding()
+    loop = AgentLoop(StrictLLM(ToolCall("c1", "hold", {})), tools=[holding.tool])
     async with Sessions(loop, url, durable=True) as sessions:
         first = await sessions.start("t", "one")
-        await entered.wait()
+        await holding.begun.wait()
         second = await sessions.start("t", "two", policy="steer", message_id="m2")
-        release.set()
+        holding.go_on.set()
         told = await all_of(sessions, first.run_id)
         assert [e.message.content for e in told if e.type == "user_message"] == ["one", "two"]
         assert (await sessions.find(second.run_id)).absorbed_by == first.run_id
@@ -198,9 +190,7 @@ async def test_nothing_of_a_deleted_thread_stays_with_the_engine(url: str) -> No
         assert await sessions.history("t") == ()
         assert (await sessions.run("t", "anew")).text == "done"
         async with await open_database(url) as database:
-            schema = await schema_of(database)
-            flows = "workflow_status" if schema is None else f"{schema}.workflow_status"
-            count = text(f"SELECT count(*) FROM {flows}")
+            count = text(f"SELECT count(*) FROM {await table(database, 'workflow_status')}")
             assert await database.read(lambda connection: connection.execute(count).scalar()) == 3
         await sessions.delete_tenant(None)
         async with await open_database(url) as database:

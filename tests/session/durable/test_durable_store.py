@@ -11,7 +11,7 @@ from playhead.errors import StoreError
 from playhead.session.durable import takeover
 from playhead.session.sessions import Sessions
 from playhead.storage.engine import open_database
-from tests.session.durable.test_going_on import lines_of
+from tests.session.durable.support import lines_of
 from tests.session.models import GateLLM, StrictLLM, loop_of
 from tests.session.readers import all_of, terminals, text_of
 from tests.session.test_outages import limit

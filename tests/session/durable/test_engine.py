@@ -17,6 +17,7 @@ from playhead.session.durable.engine import FENCED, DurableEngine
 from playhead.session.durable.records import Claim, Step
 from playhead.storage.engine import Database, open_database
 from playhead.storage.ledger import RunRow
+from tests.session.durable.support import table
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,7 @@ class Started:
 
     async def row(self, run_id: str) -> Sequence[Any]:
         query = "SELECT status, owner_xid, executor_id, recovery_attempts FROM {} WHERE workflow_uuid = :run"
-        flows = self.engine._sql.flows
+        flows = await table(self.database, "workflow_status")
         sql = text(query.format(flows))
         return await self.database.read(lambda c: c.execute(sql, {"run": run_id}).one())
 

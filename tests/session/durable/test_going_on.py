@@ -2,52 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from sqlalchemy import text
 
-from playhead import AgentLoop, tool
-from playhead.events import EmitDelta, Event, TextDelta
+from playhead import AgentLoop
+from playhead.events import EmitDelta, TextDelta
 from playhead.session.durable import lines as durable_lines
-from playhead.session.durable.lines import DurableLines
 from playhead.session.durable.records import QUEUE
 from playhead.session.sessions import Sessions
-from playhead.storage.engine import Database, open_database
-from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall, ToolMessage
-from tests.session.models import GateLLM, StrictLLM, assert_valid, loop_of
+from playhead.storage.engine import open_database
+from playhead.types import AssistantMessage, LLMRequest, LLMResult, Replay, ToolCall, ToolMessage
+from tests.session.durable.support import change, durable, lines_of, recorded, steal
+from tests.session.models import GateLLM, Holding, StrictLLM, assert_valid, loop_of
 from tests.session.readers import all_of, terminals, text_of
 
 pytestmark = pytest.mark.anyio
 
 
-class Doing:
-    """A tool that says that it has begun, and then waits."""
-
-    def __init__(self, replay: Any) -> None:
-        self.begun = asyncio.Event()
-        self.go_on = asyncio.Event()
-        self.keys: list[str] = []
-        self.tool = tool(self._do(), replay=replay)
-
-    def _do(self) -> Callable[..., Any]:
-        from playhead.types import ToolContext
-
-        async def work(context: ToolContext) -> str:
-            """Work."""
-            self.keys.append(context.idempotency_key)
-            self.begun.set()
-            await self.go_on.wait()
-            return "worked"
-
-        return work
-
-
 class Counting:
     """Says "one" with a call first, and then a text; counts how often each was asked."""
 
-    def __init__(self, call: str = "work") -> None:
+    def __init__(self, call: str = "hold") -> None:
         self.call = call
         self.asked: list[int] = []
         self.held = asyncio.Event()
@@ -71,60 +46,33 @@ class Counting:
         return LLMResult(AssistantMessage(answer), "stop")
 
 
-def lines_of(sessions: Sessions) -> DurableLines:
-    opening = sessions._opening
-    assert opening is not None
-    lines = opening.result().lines
-    assert isinstance(lines, DurableLines)
-    return lines
-
-
-def recorded(told: list[Event]) -> list[Event]:
-    return [event for event in told if event.seq is not None and event.type != "text_delta"]
-
-
-async def steal(sessions: Sessions) -> None:
-    """Do what another process does that thinks this one dead; this one then finds its runs in the queue."""
-    engine = lines_of(sessions).engine
-    assert await engine.recover(engine.executor) > 0
-    engine.kick()
-
-
 @pytest.mark.parametrize("replay", ["safe", "idempotency_key"])
-async def test_a_tool_that_may_be_repeated_is_run_again_with_the_same_key(url: str, replay: str) -> None:
+async def test_a_tool_that_may_be_repeated_is_run_again_with_the_same_key(url: str, replay: Replay) -> None:
     """Issue 6: `safe` and `idempotency_key` run again, and the model step before it is not asked again."""
-    doing, model = Doing(replay), Counting()
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+    holding, model = Holding(replay), Counting()
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         run = await sessions.start("t", "hello")
-        await doing.begun.wait()
-    doing.go_on.set()
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+        await holding.begun.wait()
+    holding.go_on.set()
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         told = await all_of(sessions, run.run_id)
         assert model.asked == [0, 1]
-        assert len(doing.keys) == 2
-        assert len(set(doing.keys)) == 1
-        assert told[-1].result.text == "the answer: worked"  # type: ignore[union-attr]
+        assert len(holding.keys) == 2
+        assert len(set(holding.keys)) == 1
+        assert told[-1].result.text == "the answer: held"  # type: ignore[union-attr]
         assert terminals(told) == ["run_end"]
         assert_valid(await sessions.history("t"))
 
 
 async def test_a_tool_that_may_not_be_repeated_has_an_unknown_outcome(url: str) -> None:
     """Issue 6: `never` is not begun a second time; model and person are told that nobody knows."""
-    doing, model = Doing("never"), Counting()
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+    holding, model = Holding("never"), Counting()
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         run = await sessions.start("t", "hello")
-        await doing.begun.wait()
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+        await holding.begun.wait()
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         told = await all_of(sessions, run.run_id)
-        assert len(doing.keys) == 1
+        assert len(holding.keys) == 1
         (result,) = [event.result for event in told if event.type == "tool_result"]
         assert "unknown" in (result.error or "")
         assert "unknown" in told[-1].result.text  # type: ignore[union-attr]
@@ -132,22 +80,18 @@ async def test_a_tool_that_may_not_be_repeated_has_an_unknown_outcome(url: str) 
 
 async def test_a_tool_that_has_ended_is_not_run_again(url: str) -> None:
     """Issue 6: its result is recorded with what was said of it, before the model is asked."""
-    doing, model = Doing("never"), Counting()
-    doing.go_on.set()
+    holding, model = Holding("never"), Counting()
+    holding.go_on.set()
     model.hold = True
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         run = await sessions.start("t", "hello")
         await model.held.wait()
     model.hold = False
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         told = await all_of(sessions, run.run_id)
-        assert len(doing.keys) == 1
+        assert len(holding.keys) == 1
         assert model.asked == [0, 1, 1]
-        assert told[-1].result.text == "the answer: worked"  # type: ignore[union-attr]
+        assert told[-1].result.text == "the answer: held"  # type: ignore[union-attr]
 
 
 async def test_a_model_call_that_was_cut_is_made_again_behind_a_boundary(url: str) -> None:
@@ -158,7 +102,7 @@ async def test_a_model_call_that_was_cut_is_made_again_behind_a_boundary(url: st
         while await sessions.last_seq("t") < 4:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         told = await all_of(sessions, run.run_id)
         boundary = next(n for n, event in enumerate(told) if event.type == "attempt")
         assert text_of(told[:boundary]) == "th"
@@ -169,26 +113,24 @@ async def test_a_model_call_that_was_cut_is_made_again_behind_a_boundary(url: st
 
 async def test_who_lost_a_run_writes_and_repeats_nothing(url: str) -> None:
     """Issue 6: a process that was stopped and woken is fenced; its run has one answer and one end."""
-    doing, model = Doing("never"), Counting()
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+    holding, model = Holding("never"), Counting()
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         run = await sessions.start("t", "hello")
-        await doing.begun.wait()
+        await holding.begun.wait()
         await steal(sessions)
         told = await all_of(sessions, run.run_id)
-        doing.go_on.set()
+        holding.go_on.set()
         assert (await sessions.run("t", "and now?")).finish_reason == "final"
         assert terminals(told) == ["run_end"]
         assert recorded(await all_of(sessions, run.run_id)) == recorded(told)
-        assert len(doing.keys) == 1
+        assert len(holding.keys) == 1
         assert_valid(await sessions.history("t"))
 
 
 async def test_a_stop_reaches_a_run_in_another_process(url: str) -> None:
     """Issue 6: a run that is asked to stop ends as cancelled, whoever goes on with it."""
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         run = await sessions.start("t", "hello")
         await model.waiting.wait()
         row = await sessions.find(run.run_id)
@@ -198,7 +140,7 @@ async def test_a_stop_reaches_a_run_in_another_process(url: str) -> None:
         from playhead.storage.sql_dispatch import SQLDispatch
 
         await SQLDispatch(database).ask_to_stop(row)
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         told = await all_of(sessions, run.run_id)
         assert told[-1].result.finish_reason == "cancelled"  # type: ignore[union-attr]
 
@@ -209,7 +151,7 @@ async def test_a_message_that_kills_its_process_each_time_ends_as_an_error(
     """Issue 6: a poison message is an error that the user sees, not a crash loop."""
     monkeypatch.setattr(durable_lines, "MOST_ATTEMPTS", 2)
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         run = await sessions.start("t", "hello")
         for _ in range(2):
             await model.waiting.wait()
@@ -227,24 +169,24 @@ async def test_a_run_that_comes_further_in_each_attempt_is_not_given_up(
 ) -> None:
     """Issue 6: processes that die for other reasons, however often, end no run that goes on."""
     monkeypatch.setattr(durable_lines, "MOST_ATTEMPTS", 2)
-    doing, model = Doing("safe"), Counting()
+    holding, model = Holding("safe"), Counting()
     model.hold = True
-    loop = AgentLoop(model, tools=[doing.tool])
-    async with Sessions(loop, url, durable=True, stop_timeout=0.2) as sessions:
+    loop = AgentLoop(model, tools=[holding.tool])
+    async with durable(loop, url) as sessions:
         run = await sessions.start("t", "hello")
         for _ in range(2):
-            await doing.begun.wait()
-            doing.begun.clear()
+            await holding.begun.wait()
+            holding.begun.clear()
             await steal(sessions)
-        await doing.begun.wait()
-        doing.go_on.set()
+        await holding.begun.wait()
+        holding.go_on.set()
         for more in (True, False):
             await model.held.wait()
             model.held.clear()
             model.hold = more
             await steal(sessions)
         told = await all_of(sessions, run.run_id)
-    assert told[-1].result.text == "the answer: worked"  # type: ignore[union-attr]
+    assert told[-1].result.text == "the answer: held"  # type: ignore[union-attr]
 
 
 async def test_an_orderly_end_is_no_attempt_that_failed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,43 +194,27 @@ async def test_an_orderly_end_is_no_attempt_that_failed(url: str, monkeypatch: p
     monkeypatch.setattr(durable_lines, "MOST_ATTEMPTS", 1)
     model = GateLLM()
     for n in range(3):
-        async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+        async with durable(loop_of(model), url) as sessions:
             if n == 0:
                 run = await sessions.start("t", "hello")
             await model.waiting.wait()
             model.waiting.clear()
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         assert (await all_of(sessions, run.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
-
-
-async def set_steps(database: Database, sql: str) -> None:
-    schema = "" if database.dialect == "sqlite" else f"{await _schema(database)}."
-    await database.write(lambda connection: connection.execute(text(sql.replace("{schema}", schema))))
-
-
-async def _schema(database: Database) -> str:
-    from playhead.session.durable.records import schema_of
-
-    return await schema_of(database) or ""
 
 
 async def test_a_run_whose_steps_are_of_another_program_ends_with_what_to_do(url: str) -> None:
     """Issue 6: a record that does not fit is not guessed at; the person is told to send the message anew."""
     model = Counting()
     model.hold = True
-    doing = Doing("safe")
-    doing.go_on.set()
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+    holding = Holding("safe")
+    holding.go_on.set()
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         run = await sessions.start("t", "hello")
         await model.held.wait()
-    async with await open_database(url) as database:
-        await set_steps(database, "UPDATE {schema}operation_outputs SET function_name = '1/other'")
-    async with Sessions(
-        AgentLoop(model, tools=[doing.tool]), url, durable=True, stop_timeout=0.2
-    ) as sessions:
+    await change(url, "operation_outputs", "UPDATE {table} SET function_name = '1/other'")
+    async with durable(AgentLoop(model, tools=[holding.tool]), url) as sessions:
         told = await all_of(sessions, run.run_id)
         assert told[-1].result.error_code == "version"  # type: ignore[union-attr]
         assert "another version" in (told[-1].result.error_message or "")  # type: ignore[union-attr]
@@ -297,15 +223,14 @@ async def test_a_run_whose_steps_are_of_another_program_ends_with_what_to_do(url
 async def test_a_run_that_another_version_accepted_is_carried_out(url: str) -> None:
     """Issue 6: a version bump with runs in flight strands none of them."""
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         run = await sessions.start("t", "one")
         second = await sessions.start("t", "two")
         await model.waiting.wait()
-    async with await open_database(url) as database:
-        older = f"application_version = 'loop-0' WHERE queue_name = '{QUEUE}'"
-        await set_steps(database, f"UPDATE {{schema}}workflow_status SET {older}")
+    older = f"SET application_version = 'loop-0' WHERE queue_name = '{QUEUE}'"
+    await change(url, "workflow_status", f"UPDATE {{table}} {older}")
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         for handle in (run, second):
             assert (await all_of(sessions, handle.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
 

@@ -9,7 +9,7 @@ from playhead import AgentLoop, tool
 from playhead.events import EmitDelta
 from playhead.session.sessions import Sessions
 from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall, ToolMessage
-from tests.session.durable.test_going_on import lines_of
+from tests.session.durable.support import lines_of
 from tests.session.models import assert_valid
 from tests.session.readers import all_of
 from tests.support.until import until

@@ -4,15 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from playhead.session.durable import locks as locks_module
 from playhead.session.durable.locks import locks_of
 from playhead.session.durable.options import Durable, Lock
-from playhead.session.durable.records import schema_of
 from playhead.session.durable.survey import survey
 from playhead.session.sessions import Sessions
-from playhead.storage.engine import Database, open_database
+from playhead.storage.engine import open_database
+from tests.session.durable.support import change, durable
 from tests.session.models import GateLLM, StrictLLM, loop_of
 from tests.session.readers import all_of
 from tests.support.until import until
@@ -63,12 +62,12 @@ async def test_a_process_whose_heart_is_silent_is_dead(url: str, monkeypatch: py
 async def test_runs_are_taken_over_by_heartbeat(url: str) -> None:
     """Issue 6: the heartbeat form does what the lock does."""
     model = GateLLM()
-    durable = Durable(takeover="heartbeat")
-    async with Sessions(loop_of(model), url, durable=durable, stop_timeout=0.2) as sessions:
+    beating = Durable(takeover="heartbeat")
+    async with Sessions(loop_of(model), url, durable=beating, stop_timeout=0.2) as sessions:
         run = await sessions.start("t", "hello")
         await model.waiting.wait()
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=durable, stop_timeout=0.2) as sessions:
+    async with Sessions(loop_of(model), url, durable=beating, stop_timeout=0.2) as sessions:
         assert (await all_of(sessions, run.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
 
 
@@ -82,14 +81,14 @@ async def test_a_process_that_does_not_work_leaves_runs_to_others(url: str) -> N
             (found,) = await survey(database)
             assert (found.run_id, found.place) == (run.run_id, "waiting")
     assert not model.seen
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         assert (await all_of(sessions, run.run_id))[-1].result.text == "done"  # type: ignore[union-attr]
 
 
 async def test_it_is_told_what_runs_where(url: str) -> None:
     """Issue 6: what is at work and where, what waits behind it, and what nobody goes on with."""
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         first = await sessions.start("t", "one")
         second = await sessions.start("t", "two")
         await model.waiting.wait()
@@ -102,24 +101,22 @@ async def test_it_is_told_what_runs_where(url: str) -> None:
             assert found[0].process
             assert found[0].attempts == 1
     async with await open_database(url) as database:
-        flows = await _flows(database)
-        await _execute(database, f"UPDATE {flows} SET status = 'PENDING', executor_id = 'host/1'")
+        await change(url, "workflow_status", "UPDATE {table} SET status = 'PENDING', executor_id = 'host/1'")
         assert [at.place for at in await survey(database)] == ["stuck", "stuck"]
         assert "start `playhead serve`" in (await survey(database))[0].todo
-        await _execute(database, f"DELETE FROM {flows}")
+        await change(url, "workflow_status", "DELETE FROM {table}")
         assert [at.place for at in await survey(database)] == ["orphaned", "orphaned"]
 
 
 async def test_a_run_that_the_engine_lost_is_ended(url: str) -> None:
     """Issue 6: nobody goes on with it, so its thread is told, and takes the next message."""
     model = GateLLM()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         run = await sessions.start("t", "one")
         await model.waiting.wait()
-    async with await open_database(url) as database:
-        await _execute(database, f"DELETE FROM {await _flows(database)}")
+    await change(url, "workflow_status", "DELETE FROM {table}")
     model.gate.set()
-    async with Sessions(loop_of(model), url, durable=True, stop_timeout=0.2) as sessions:
+    async with durable(loop_of(model), url) as sessions:
         told = await all_of(sessions, run.run_id)
         assert told[-1].result.error_code == "interrupted"  # type: ignore[union-attr]
         assert (await sessions.run("t", "two")).text == "done"
@@ -135,12 +132,3 @@ async def test_a_database_without_durable_runs_is_surveyed_too(url: str) -> None
             (found,) = await survey(database)
             assert (found.run_id, found.place) == (run.run_id, "at work")
         model.gate.set()
-
-
-async def _flows(database: Database) -> str:
-    schema = await schema_of(database)
-    return "workflow_status" if schema is None else f"{schema}.workflow_status"
-
-
-async def _execute(database: Database, sql: str) -> None:
-    await database.write(lambda connection: connection.execute(text(sql)))

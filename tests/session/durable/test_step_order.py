@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import text
 
 from playhead import AgentLoop, LoopOptions, tool
-from playhead.session.durable.records import VERSION, schema_of
+from playhead.session.durable.records import VERSION
 from playhead.session.sessions import Sessions
 from playhead.storage.engine import open_database
 from playhead.testing import ScriptedLLM
+from tests.session.durable.support import table
 
 pytestmark = pytest.mark.anyio
 
@@ -49,8 +50,7 @@ async def asked(a: int) -> int:
 
 async def recorded(url: str, run_id: str) -> Sequence[str]:
     async with await open_database(url) as database:
-        schema = await schema_of(database)
-        outputs = "operation_outputs" if schema is None else f"{schema}.operation_outputs"
+        outputs = await table(database, "operation_outputs")
         query = text(f"SELECT function_name FROM {outputs} WHERE workflow_uuid = :run ORDER BY function_id")
         return await database.read(lambda c: c.execute(query, {"run": run_id}).scalars().all())
 

@@ -148,7 +148,6 @@ class Records:
         upsert = sqlite.insert if database.dialect == "sqlite" else postgresql.insert
         # Whether a commit that failed was made is not always known: then it is there already.
         step = upsert(outputs).on_conflict_do_nothing()
-        self.flows = "workflow_status" if schema is None else f"{schema}.workflow_status"
         self.own = Prepared(database, own)
         self.step = Prepared(database, step, columns)
         self.attempts = select(f.recovery_attempts).where(f.workflow_uuid == bindparam("of_run"))
