@@ -1,15 +1,20 @@
 """Measure what it costs to write sessions down, and to follow them. `make bench ARGS=--sessions`.
 
-Everything is on SQLite in a temp folder; the model is in this process and takes 20 ms a call. CPU is
-user and system time of this process. Added CPU is beside the same runs in memory, in turns.
+Everything is on SQLite in a temp folder; the model is in this process. CPU is user and system time of
+this process. Added CPU is beside the same runs in memory, in turns, and beside a floor: as many commits
+of the same rows by the standard library alone, from a thread. It is measured with a model that answers
+at once and with one that takes 20 ms a call: a virtual machine that wakes from a pause pays for that
+too, by how busy its host is.
 """
 
 import asyncio
+import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing
 from pathlib import Path
 
 from playhead import AgentLoop, tool
@@ -21,6 +26,10 @@ from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall, Us
 
 ROUNDS = 5
 RUNS, READERS = 100, 10
+RUNS_A_ROUND = 20
+# Of a run of `Model`: its message, each reply, and each result.
+COMMITS = 8
+PAUSE = 0.02
 
 
 @tool
@@ -35,11 +44,11 @@ class Model:
     provider = model = "bench"
     owns_attempts = True
 
-    def __init__(self, words: int = 4, pause: float = 0.0) -> None:
-        self.words, self.pause = words, pause
+    def __init__(self, words: int = 4, pause: float = 0.0, wait: float = PAUSE) -> None:
+        self.words, self.pause, self.wait = words, pause, wait
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(self.wait)
         turn = list(request.messages)
         while not isinstance(turn[0], UserMessage) or any(isinstance(m, UserMessage) for m in turn[1:]):
             turn.pop(0)
@@ -62,13 +71,15 @@ def main() -> None:
 
 
 async def _all(folder: Path) -> Sequence[str]:
-    added = await added_cpu(folder)
+    added, floor = await added_cpu(folder)
+    paced, paced_floor = await added_cpu(folder, PAUSE)
     short, long = await appends(folder)
     few, many = await openings(folder)
     gap = await reconnect(folder)
     lost, told, seconds = await crowd(folder)
     rows = {
-        "a stored run of 7 steps, CPU ms added": (f"{added:.1f}", "5"),
+        "a stored run of 7 steps, CPU ms added": (f"{added:.1f} ({added / floor:.2f}x the floor)", "5"),
+        "the same with a model of 20 ms a call": (f"{paced:.1f} ({paced / paced_floor:.2f}x the floor)", ""),
         "an append to a thread of 10,000 messages, by one of 10": (
             f"{long / short:.2f}x ({long:.2f} ms)",
             "1x",
@@ -86,25 +97,46 @@ async def _all(folder: Path) -> Sequence[str]:
     return [f"| {title} | {measured} | {goal} |" for title, (measured, goal) in rows.items()]
 
 
-def _urls(folder: Path, name: str) -> Iterator[str]:
-    for number in range(100):
-        yield f"sqlite:///{folder / f'{name}{number}.db'}"
-
-
-async def added_cpu(folder: Path) -> float:
-    """Milliseconds of CPU that SQLite adds to a run."""
+async def added_cpu(folder: Path, wait: float = 0.0) -> tuple[float, float]:
+    """Milliseconds of CPU that SQLite adds to a run whose model takes `wait` seconds, and the floor's."""
 
     async def one(url: str | None) -> float:
-        async with Sessions(AgentLoop(Model(), tools=[add]), url) as sessions:
-            await sessions.run("warm", "go")
-            started = time.process_time()
-            for n in range(20):
-                await sessions.run(f"t{n}", "go")
-            return (time.process_time() - started) / 20 * 1e3
+        async with Sessions(AgentLoop(Model(wait=wait), tools=[add]), url) as sessions:
+            return await _cpu(lambda n: sessions.run(f"t{n}", "go"), RUNS_A_ROUND)
 
-    urls = _urls(folder, "added")
-    rounds = [(await one(None), await one(next(urls))) for _ in range(ROUNDS)]
-    return statistics.median(stored - plain for plain, stored in rounds)
+    rounds = []
+    for number in range(ROUNDS):
+        ours, floor = (folder / f"{name}-{wait}-{number}.db" for name in ("added", "floor"))
+        rounds.append((await one(None), await one(f"sqlite:///{ours}"), await _floor(floor, wait)))
+    stored = statistics.median(stored - plain for plain, stored, _ in rounds)
+    return stored, statistics.median(floor for *_, floor in rounds)
+
+
+async def _floor(file: Path, wait: float) -> float:
+    """Milliseconds of CPU of what a run commits, each a row of a thread and an event, indexed."""
+    with (
+        closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as database,
+        ThreadPoolExecutor(1) as writer,
+    ):
+        database.executescript(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+            "CREATE TABLE turns (thread, seq, row, PRIMARY KEY (thread, seq)) WITHOUT ROWID;"
+            "CREATE TABLE events (thread, seq, event, PRIMARY KEY (thread, seq)) WITHOUT ROWID;"
+        )
+
+        def commit(thread: int, seq: int) -> None:
+            database.execute("BEGIN IMMEDIATE")
+            for table, size in (("turns", 200), ("events", 300)):
+                database.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (thread, seq, "x" * size))
+            database.execute("COMMIT")
+
+        async def run(thread: int) -> None:
+            for seq in range(COMMITS):
+                if seq % 2:
+                    await asyncio.sleep(wait)
+                await asyncio.get_running_loop().run_in_executor(writer, commit, thread, seq)
+
+        return await _cpu(run, RUNS_A_ROUND)
 
 
 async def _cpu(work: Callable[[int], Awaitable[object]], times: int = 100) -> float:
