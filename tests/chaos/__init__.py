@@ -1,4 +1,1 @@
-"""The crash test: processes that are killed at any moment, and what must hold in spite of it.
-
-`make chaos` runs it long, on SQLite and on Postgres; the suite runs it short.
-"""
+"""The crash test: processes on one database that are killed at random, and what must hold in the end."""

@@ -1,112 +1,207 @@
-"""What the database says in the end, against what was sent and seen."""
+"""What is counted in the end, from the tables, the effects of the tools, and what readers saw."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from playhead.llm.history import normalise
-from playhead.storage.engine import open_database
-from playhead.storage.ledger import EventRow
+from playhead.session.shown import Shown
+from playhead.storage.ledger import EventRow, RunRow, Thread
 from playhead.storage.sql_ledger import SQLLedger
-from playhead.types import AssistantMessage
-from tests.chaos.driver import Run
-from tests.session.models import assert_valid
+from playhead.types import ChatMessage
+from tests.chaos.model import NAME, done
+from tests.chaos.people import Reader, Sender
+from tests.session.clients import Client
+from tests.support.invariants import assert_paired
+
+Told: TypeAlias = dict[str, Any]
 
 
 @dataclass
 class Verdict:
-    """Counts. Those in `must_be_zero` are faults."""
+    """What was counted. `faults` says in words what must not be."""
 
-    counts: Counter[str] = field(default_factory=Counter)
-    must_be_zero: dict[str, int] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    sent: int = 0
+    answered_once: int = 0
+    steered_once: int = 0
+    tools_finished: int = 0
+    tools_again: int = 0
+    unknown: int = 0
+    attempts: int = 0
+    reconnects: int = 0
+    sent_again: int = 0
+    faults: dict[str, list[str]] = field(default_factory=dict)
 
+    def blame(self, kind: str, what: str) -> None:
+        """Note a fault."""
+        self.faults.setdefault(kind, []).append(what)
 
-async def judge(url: str, folder: Path, run: Run) -> Verdict:
-    """Look at everything."""
-    verdict = Verdict()
-    counts, zero = verdict.counts, Counter[str]()
-    async with await open_database(url) as database:
-        ledger = SQLLedger(database)
-        for thread in sorted({sent.thread for sent in run.sent}):
-            events = await _events(ledger, thread)
-            _judge_thread(thread, events, run, counts, zero)
-            messages = [row.message for row in await ledger.turns.window(thread, turns=None)]
-            ids = Counter(message.id for message in messages)
-            zero["rows twice"] += sum(count - 1 for count in ids.values())
-            assert_valid(normalise(messages))
-            zero["answers without text"] += sum(
-                isinstance(m, AssistantMessage) and not (m.content or m.tool_calls) for m in messages
-            )
-            for sent in [sent for sent in run.sent if sent.thread == thread]:
-                zero["messages lost"] += ids[sent.id] == 0
-        counts["runs left open"] = len(await ledger.runs())
-        zero["runs left open"] = counts["runs left open"]
-    _judge_effects(folder, counts, zero)
-    zero["requests answered wrongly"] = len(run.faults)
-    verdict.must_be_zero = dict(zero)
-    verdict.faults = run.faults
-    return verdict
+    def count(self, kind: str) -> int:
+        """Return how many faults of a kind there are."""
+        return len(self.faults.get(kind, ()))
 
 
-async def _events(ledger: SQLLedger, thread: str) -> list[EventRow]:
-    found: list[EventRow] = []
-    while True:
-        page = await ledger.events.after(thread, found[-1].seq if found else 0)
-        if not page.rows:
-            return found
-        found += page.rows
+@dataclass
+class Conversation:
+    """All that there is of one thread in the end."""
+
+    thread: str
+    sender: Sender
+    readers: Sequence[Reader]
+    events: Sequence[tuple[EventRow, Told]]
+    runs: Mapping[str, RunRow]
+    messages: Sequence[ChatMessage]
 
 
-def _judge_thread(
-    thread: str, events: Sequence[EventRow], run: Run, counts: Counter[str], zero: Counter[str]
-) -> None:
-    zero["gaps in events"] += [event.seq for event in events] != list(range(1, len(events) + 1))
-    told: list[Mapping[str, Any]] = [msgspec.json.decode(event.data) for event in events]
+async def conversation(
+    ledger: SQLLedger, thread: str, sender: Sender, readers: Sequence[Reader]
+) -> Conversation:
+    """Read all of a thread."""
+    events: list[EventRow] = []
+    while (page := await ledger.events.after(thread, events[-1].seq if events else 0)).rows:
+        events.extend(page.rows)
+    states: Any = ("queued", "running", "paused", "ended", "absorbed")
+    runs = await ledger.runs(Thread(thread), states=states, limit=100_000)
+    rows = await ledger.turns.window(thread, turns=None)
+    told = [(row, msgspec.json.decode(row.data)) for row in events]
+    messages = [row.message for row in rows]
+    return Conversation(thread, sender, readers, told, {run.run_id: run for run in runs}, messages)
+
+
+def judge(verdict: Verdict, talk: Conversation) -> None:
+    """Count what became of one thread."""
+    _judge_events(verdict, talk)
+    _judge_messages(verdict, talk)
+    _judge_history(verdict, talk)
+    _judge_readers(verdict, talk)
+
+
+def _judge_events(verdict: Verdict, talk: Conversation) -> None:
+    seqs = [row.seq for row, _ in talk.events]
+    if seqs != list(range(1, len(seqs) + 1)):
+        verdict.blame("gaps", f"{talk.thread}: {_breaks(seqs)}")
     at_work: str | None = None
-    begun: list[str] = []
-    answered: dict[str, list[str]] = defaultdict(list)
-    for event in told:
-        if event["type"] == "run_start":
-            zero["interleaved runs"] += at_work is not None
-            at_work = event["runId"]
-            begun.append(event["runId"])
-        zero["interleaved runs"] += event["runId"] != at_work
-        if event["type"] == "user_message":
-            answered.setdefault(event["message"]["id"], []).append(event["runId"])
-        if event["type"] == "run_end":
+    ended: set[str] = set()
+    for row, event in talk.events:
+        run_id = event["runId"]
+        if row.type == "run_start" and at_work is None and run_id not in ended:
+            at_work = run_id
+        elif run_id != at_work or row.type == "run_start":
+            verdict.blame("interleaved", f"{talk.thread}: {row.seq} {row.type} of {run_id} in {at_work}")
+        if row.type == "run_end":
             at_work = None
-            zero["runs that ended as an error"] += event["result"]["finishReason"] != "final"
-        if event["type"] == "tool_result" and "unknown" in (event["result"].get("error") or ""):
-            counts["told that an outcome is unknown"] += 1
-    zero["runs that began twice"] += len(begun) - len(set(begun))
-    texts = {e["runId"]: str(e["result"].get("text", "")).split() for e in told if e["type"] == "run_end"}
-    order = []
-    for sent in [sent for sent in run.sent if sent.thread == thread]:
-        runs = answered.get(sent.id, [])
-        kind = "steering seen" if sent.policy == "steer" else "answered"
-        counts[f"{kind} once"] += len(runs) == 1
-        zero[f"{kind} twice"] += len(runs) > 1
-        zero[f"{kind} never"] += not runs
-        zero["answers that leave a message out"] += sum(sent.id not in texts.get(one, ()) for one in runs)
-        if sent.policy == "queue" and runs:
-            order.append(begun.index(runs[0]))
-    zero["threads out of order"] += order != sorted(order)
-    table = [(event.seq, event.type) for event in events if event.type != "text_delta"]
-    zero["readers that differ from the table"] += run.seen.get(thread, []) != table
-    zero["texts read that differ from the answer"] += sum(
-        run.texts.get(one, "").split() != words for one, words in texts.items()
-    )
+            ended.add(run_id)
+        verdict.attempts += row.type == "attempt"
+        verdict.unknown += row.type == "tool_result" and "unknown" in (event["result"].get("error") or "")
 
 
-def _judge_effects(folder: Path, counts: Counter[str], zero: Counter[str]) -> None:
-    effects = folder / "effects"
-    lines = [line.split() for line in effects.read_text().splitlines()] if effects.exists() else []
-    begun = Counter((name, key) for name, what, key in lines if what == "start")
-    counts["tools finished"] = sum(what == "end" for _, what, _ in lines)
-    counts["tools run again that may be"] = sum(n - 1 for (name, _), n in begun.items() if name != "never")
-    zero["`never` tools run twice"] = sum(n - 1 for (name, _), n in begun.items() if name == "never")
+def _breaks(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    return [(a, b) for a, b in zip([0, *seqs], seqs, strict=False) if b != a + 1]
+
+
+def _judge_messages(verdict: Verdict, talk: Conversation) -> None:
+    asked_in: dict[str, list[str]] = {}
+    ends: dict[str, list[Told]] = {}
+    for row, event in talk.events:
+        if row.type == "user_message":
+            asked_in.setdefault(event["message"]["id"], []).append(event["runId"])
+        elif row.type == "run_end":
+            ends.setdefault(event["runId"], []).append(event["result"])
+    stored = {run.message.id: run for run in talk.runs.values() if run.message is not None}
+    in_order: list[int] = []
+    for name, policy in talk.sender.policies.items():
+        verdict.sent += 1
+        run = stored.get(name)
+        if name not in talk.sender.acknowledged or run is None:
+            verdict.blame("lost", f"{name}: {run}")
+            continue
+        steered = run.state == "absorbed"
+        kind = "steering" if steered else "answers"
+        answers = [(by, end) for by in asked_in.get(name, ()) for end in ends.get(by, ())]
+        finals = [end for _, end in answers if end["finishReason"] == "final" and name in _named(end)]
+        if len(answers) == 1 == len(finals) and answers[0][0] == (run.absorbed_by or run.run_id):
+            verdict.steered_once += steered
+            verdict.answered_once += not steered
+        else:
+            word = "doubled" if len(answers) > 1 else "missing"
+            verdict.blame(f"{kind} {word}", f"{name} ({policy}, {run.state}): {answers}")
+        if not steered and asked_in.get(name):
+            in_order.append(_place(talk, asked_in[name][0]))
+    if in_order != sorted(in_order):
+        verdict.blame("out of order", f"{talk.thread}: {in_order}")
+
+
+def _named(end: Told) -> list[str]:
+    return NAME.findall(end["text"])
+
+
+def _place(talk: Conversation, run_id: str) -> int:
+    return next(row.seq for row, event in talk.events if event["runId"] == run_id)
+
+
+def _judge_history(verdict: Verdict, talk: Conversation) -> None:
+    try:
+        assert_paired(talk.messages)
+    except AssertionError as error:
+        verdict.blame("histories refused", f"{talk.thread}: {error}")
+
+
+def _judge_readers(verdict: Verdict, talk: Conversation) -> None:
+    table = Client()
+    texts: dict[str, str] = {}
+    for row, event in talk.events:
+        table.take(Shown.of_row(row))
+        if row.type == "step_end":
+            said = event["result"]["assistantMessage"]
+            texts[said["id"]] = said["content"]
+    if table.texts != texts:
+        said_whole = Client()
+        said_whole.texts, said_whole.recorded = texts, table.recorded
+        verdict.blame(
+            "texts that differ from what was said", f"{talk.thread}: {_difference(table, said_whole)}"
+        )
+    for reader in talk.readers:
+        verdict.reconnects += max(reader.connections - 1, 0)
+        if reader.fault:
+            verdict.blame("readers that differ", f"{talk.thread}: {reader.fault}")
+        elif reader.client.known != table.known:
+            verdict.blame("readers that differ", f"{talk.thread}: {_difference(reader.client, table)}")
+
+
+def _difference(has: Client, should: Client) -> str:
+    if has.recorded != should.recorded:
+        pairs = zip(has.recorded, should.recorded, strict=False)
+        first = next((pair for pair in pairs if pair[0] != pair[1]), None)
+        return f"it has {len(has.recorded)} of {len(should.recorded)} events; the first that differs: {first}"
+    texts = {id: (has.texts.get(id), should.texts.get(id)) for id in {**has.texts, **should.texts}}
+    return f"texts, had and to be had: { {id: pair for id, pair in texts.items() if pair[0] != pair[1]} }"
+
+
+def judge_effects(verdict: Verdict, effects: Sequence[Told], talks: Sequence[Conversation]) -> None:
+    """Count what the tools did, and hold it against what was said of it."""
+    starts = Counter(one["call"] for one in effects if one["what"] == "start")
+    ends = Counter(one["call"] for one in effects if one["what"] == "end")
+    kinds = {one["call"]: one["tool"] for one in effects if one["what"] == "start"}
+    keys: dict[str, set[str]] = {}
+    for one in effects:
+        if one["what"] == "start":
+            keys.setdefault(one["call"], set()).add(one["key"])
+        elif one["what"] == "refused":
+            verdict.blame("histories refused", one["why"])
+    verdict.tools_finished = sum(ends.values())
+    for call, times in starts.items():
+        if times > 1 and kinds[call] == "never":
+            verdict.blame("`never` run twice", call)
+        verdict.tools_again += times > 1
+        if len(keys[call]) > 1:
+            verdict.blame("keys that differ", call)
+    for talk in talks:
+        for row, event in talk.events:
+            result = event.get("result", {})
+            if row.type == "tool_result" and result.get("text") == done(result["toolCallId"]):
+                if not ends[result["toolCallId"]]:
+                    verdict.blame("results of nothing", result["toolCallId"])
+            elif row.type == "tool_result" and "unknown" not in (result.get("error") or ""):
+                verdict.blame("results that are wrong", str(result))
