@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
+from playhead.session.durable.lines import MOST_ATTEMPTS
 from playhead.session.durable.records import EngineRun, Records, schema_of
 from playhead.storage.engine import Database, open_database
 from playhead.storage.sql_ledger import SQLLedger
@@ -112,6 +113,8 @@ class Killer:
         self._database = database
         self._crashes = crashes
         self._gently = gently
+        # Of each run what it had told by its last death, and how often it died since without telling more.
+        self._deaths: dict[str, tuple[int, int]] = {}
         self._chance = random.Random(f"{crashes.seed} kills")
 
     async def kill(self, kills: int, readers: Sequence[Sequence[Reader]]) -> None:
@@ -126,6 +129,7 @@ class Killer:
             await _told(steady, events, most)
             await self._fleet.wait_ready()
             victims = self._victims(both)
+            await self._spare(victims)
             gently = self._chance.random() < self._gently
             kill = Kill(_now(), await self._at_work(victims), watched and len(victims) == 1 and not gently)
             await self._fleet.kill(victims, gently=gently)
@@ -134,6 +138,20 @@ class Killer:
             self._crashes.both += len(victims) > 1
             if kill.watched:
                 await self._watch(kill)
+
+    async def _spare(self, victims: Sequence[Worker]) -> None:
+        """Let a run come a step further that would be given up, and rightly: its process died at this step
+        again and again."""
+        ledger = SQLLedger(self._database)
+        for run_id in await self._at_work(victims):
+            before, deaths = self._deaths.get(run_id, (0, 0))
+            deadline = time.monotonic() + _REST
+            while True:
+                done = await steps_told(ledger, run_id)
+                if done > before or deaths < MOST_ATTEMPTS - 3 or time.monotonic() > deadline:
+                    break
+                await asyncio.sleep(0.02)
+            self._deaths[run_id] = (done, 1 if done > before else deaths + 1)
 
     def _victims(self, both: bool) -> Sequence[Worker]:
         living = self._fleet.living
@@ -175,6 +193,15 @@ async def next_event(ledger: SQLLedger, run_id: str, after: int) -> int | None:
     rows = (await ledger.events.after(run.thread_id, 0, run_id=run_id, limit=10_000)).rows
     times = [_at(row.data).at for row in rows]
     return next((at for at in times if at > after), None)
+
+
+async def steps_told(ledger: SQLLedger, run_id: str) -> int:
+    """Return how many steps of a run have told their results, with its end."""
+    run = await ledger.run(run_id)
+    if run is None:
+        return 0
+    rows = (await ledger.events.after(run.thread_id, 0, run_id=run_id, limit=10_000)).rows
+    return sum(row.type in ("tool_result", "step_end", "run_end") for row in rows)
 
 
 async def engine_runs(database: Database) -> Sequence[EngineRun]:
