@@ -7,7 +7,9 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import get_args
 
+from playhead.session.durable.options import Lock
 from tests.chaos.crash import Crashes, crash
 from tests.chaos.report import report
 from tests.support.databases import DATABASES
@@ -22,6 +24,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="one that is drawn, and printed, if not given")
     parser.add_argument("--threads", type=int, default=6, help="conversations at once (6)")
     parser.add_argument("--gently", type=float, default=0.0, help="the part that gets SIGTERM instead (0)")
+    parser.add_argument("--pauses", type=float, default=0.0, help="the part that is stopped and woken (0)")
+    parser.add_argument("--takeover", choices=get_args(Lock), default="lock", help="how the dead are seen")
     parser.add_argument("--keep", type=Path, help="a folder to leave effects and logs in")
     given = parser.parse_args()
     seed = random.randrange(10_000) if given.seed is None else given.seed
@@ -36,7 +40,16 @@ def main() -> int:
             if database == "postgres":
                 url = in_schema(held.enter_context(postgres()), "chaos")
             found[database] = asyncio.run(
-                crash(url, place, kills=given.kills, seed=seed, many=given.threads, gently=given.gently)
+                crash(
+                    url,
+                    place,
+                    kills=given.kills,
+                    seed=seed,
+                    many=given.threads,
+                    gently=given.gently,
+                    pauses=given.pauses,
+                    takeover=given.takeover,
+                )
             )
     print(report(found))
     return int(any(one.faults for one in found.values()))

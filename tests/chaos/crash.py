@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 
 from playhead.session.durable.lines import MOST_ATTEMPTS
+from playhead.session.durable.options import Lock
 from playhead.session.durable.records import EngineRun, Records, schema_of
 from playhead.storage.engine import Database, open_database
 from playhead.storage.sql_ledger import SQLLedger
@@ -23,6 +24,8 @@ from tests.support.until import until
 
 # What all may take to come to rest once nothing is killed any more, in seconds.
 _REST = 60.0
+# A worker stands still for so long at most: longer than a heart may be silent.
+_STILL = 6.0
 # A reader sees the last event this long after it was written, at most, in seconds.
 _SEEN = 20.0
 
@@ -44,6 +47,7 @@ class Crashes:
     seed: int
     kills: int = 0
     both: int = 0
+    pauses: int = 0
     takeovers: list[int] = field(default_factory=list)
     verdict: Verdict = field(default_factory=Verdict)
 
@@ -54,7 +58,15 @@ class Crashes:
 
 
 async def crash(
-    url: str, folder: Path, *, kills: int, seed: int, many: int = 6, gently: float = 0.0
+    url: str,
+    folder: Path,
+    *,
+    kills: int,
+    seed: int,
+    many: int = 6,
+    gently: float = 0.0,
+    pauses: float = 0.0,
+    takeover: Lock = "lock",
 ) -> Crashes:
     """Kill workers on a database so many times, and return what was counted.
 
@@ -64,12 +76,15 @@ async def crash(
             one seed are alike, and not the same.
         many: how many conversations go on at once.
         gently: which part of the workers is asked to end (SIGTERM) and not killed.
+        pauses: which part of the moments has a worker stand still (SIGSTOP) until others took its runs, if
+            they do, and then go on.
+        takeover: as `Durable` takes it.
     """
     crashes = Crashes(seed)
-    fleet = Fleet(url, folder)
+    fleet = Fleet(url, folder, takeover=takeover)
     async with await open_database(url) as database, aiohttp.ClientSession() as http:
         try:
-            killer = Killer(fleet, database, crashes, gently)
+            killer = Killer(fleet, database, crashes, gently, pauses)
             async with _people(http, fleet, seed, many) as (senders, readers):
                 await killer.kill(kills, readers)
                 await _rest(crashes, fleet, database, senders, readers)
@@ -107,12 +122,14 @@ async def _people(
 class Killer:
     """Kills at moments that the seed names in events: so many after the last kill."""
 
-    def __init__(self, fleet: Fleet, database: Database, crashes: Crashes, gently: float) -> None:
+    def __init__(
+        self, fleet: Fleet, database: Database, crashes: Crashes, gently: float, pauses: float
+    ) -> None:
         self.done: list[Kill] = []
         self._fleet = fleet
         self._database = database
         self._crashes = crashes
-        self._gently = gently
+        self._gently, self._pauses = gently, pauses
         # Of each run what it had told by its last death, and how often it died since without telling more.
         self._deaths: dict[str, tuple[int, int]] = {}
         self._chance = random.Random(f"{crashes.seed} kills")
@@ -127,6 +144,8 @@ class Killer:
             if watched:
                 await self._fleet.wait_ready(self._fleet.size)
             await _told(steady, events, most)
+            if self._chance.random() < self._pauses:
+                await self._stand_still()
             await self._fleet.wait_ready()
             victims = self._victims(both)
             await self._spare(victims)
@@ -138,6 +157,14 @@ class Killer:
             self._crashes.both += len(victims) > 1
             if kill.watched:
                 await self._watch(kill)
+
+    async def _stand_still(self) -> None:
+        worker = self._chance.choice(await self._fleet.wait_ready(self._fleet.size))
+        kill = Kill(_now(), await self._at_work([worker]), watched=False)
+        worker.pause()
+        await self._watch(kill, within=_STILL)
+        worker.wake()
+        self._crashes.pauses += 1
 
     async def _spare(self, victims: Sequence[Worker]) -> None:
         """Let a run come a step further that would be given up, and rightly: its process died at this step
@@ -166,10 +193,10 @@ class Killer:
         pending = [run for run in runs if run.status == "PENDING" and run.executor]
         return [run.run_id for run in pending if any(pid in (run.executor or "") for pid in pids)]
 
-    async def _watch(self, kill: Kill) -> None:
-        """Wait until the runs of the dead have told something elsewhere, or for too long."""
+    async def _watch(self, kill: Kill, within: float = 10.0) -> None:
+        """Wait until the runs of the dead have told something elsewhere, or for so many seconds."""
         ledger = SQLLedger(self._database)
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + within
         for run_id in kill.at_work:
             while time.monotonic() < deadline and await next_event(ledger, run_id, kill.at) is None:
                 run = await ledger.run(run_id)

@@ -3,9 +3,12 @@
 import asyncio
 import os
 import random
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from playhead.session.durable.options import Lock
 
 ROOT = Path(__file__).parent.parent.parent
 # A worker that does not come up within this is a fault, in seconds.
@@ -46,6 +49,16 @@ class Worker:
             self.asked = True
             self.process.terminate()
 
+    def pause(self) -> None:
+        """Have it stand still."""
+        if self.lives:
+            self.process.send_signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Have it go on."""
+        if self.lives:
+            self.process.send_signal(signal.SIGCONT)
+
     async def gone(self) -> None:
         """Wait for its end."""
         await self._life
@@ -67,9 +80,10 @@ class Fleet:
         url: the database.
         folder: for their home, the file of their effects and what they log.
         size: how many.
+        takeover: as `Durable` takes it.
     """
 
-    def __init__(self, url: str, folder: Path, size: int = 2) -> None:
+    def __init__(self, url: str, folder: Path, size: int = 2, takeover: Lock = "lock") -> None:
         self.size = size
         self.effects = folder / "effects.jsonl"
         self.log = folder / "workers.log"
@@ -77,6 +91,7 @@ class Fleet:
         self.failures: list[str] = []
         self._url = url
         self._folder = folder
+        self._takeover = takeover
         self._workers: dict[int, Worker] = {}
         self._ready = asyncio.Condition()
         self._starting: set[asyncio.Task[None]] = set()
@@ -146,7 +161,7 @@ class Fleet:
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "tests.chaos.worker"),
-                *(self._url, str(self._folder / "home"), str(self.effects)),
+                *(self._url, str(self._folder / "home"), str(self.effects), self._takeover),
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": path},
                 stdin=asyncio.subprocess.PIPE,

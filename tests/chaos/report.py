@@ -32,6 +32,7 @@ def report(found: Mapping[str, Crashes]) -> str:
     databases = list(found)
     rows: list[tuple[str, Sequence[object]]] = [
         ("kills (both at once)", [f"{one.kills} ({one.both})" for one in found.values()]),
+        ("stopped for a while and woken", [one.pauses for one in found.values()]),
         ("messages acknowledged", [one.verdict.sent for one in found.values()]),
         (
             "answered once / twice / never",

@@ -1,4 +1,4 @@
-"""A server that is there to be killed: `python -m tests.chaos.worker URL HOME EFFECTS`."""
+"""A server that is there to be killed: `python -m tests.chaos.worker URL HOME EFFECTS TAKEOVER`."""
 
 import asyncio
 import logging
@@ -7,13 +7,16 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
+
 from playhead.config import Settings
 from playhead.server import create_app, serve
+from playhead.session.durable.options import Durable, Lock
 from playhead.tools.registry import ToolRegistry
 from tests.chaos.model import Effects, Scripted, make_tools
 
 
-def main(url: str, home: Path, effects_file: Path) -> None:
+def main(url: str, home: Path, effects_file: Path, takeover: Lock) -> None:
     """Serve until a signal, or until whoever started it is gone. Prints its address once it works."""
     logging.basicConfig(level=logging.WARNING, format="%(created).3f %(levelname)s %(message)s")
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -22,7 +25,7 @@ def main(url: str, home: Path, effects_file: Path) -> None:
         llm=Scripted(effects),
         registry=ToolRegistry(make_tools(effects)),
         settings=Settings(home=home, database=url),
-        durable=True,
+        durable=Durable(takeover=takeover),
     )
 
     async def work() -> None:
@@ -39,4 +42,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), msgspec.convert(sys.argv[4], Lock))
