@@ -6,6 +6,7 @@ provider failures end the run with its finished steps kept, misuse raises.
 """
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from itertools import chain
@@ -79,6 +80,12 @@ class AgentLoop:
         self.system = system
         self.stop_when = stop_when
         self.judge = Judge(None if output_type is None else Output(output_type), self.options.check)
+
+    def with_tools(self, tools: ToolRegistry) -> "AgentLoop":
+        """Return the same loop with other tools."""
+        other = copy.copy(self)
+        other.tools = tools
+        return other
 
     async def run(
         self,

@@ -99,10 +99,12 @@ class SystemMessage(_Message, frozen=True, tag="system"):
 
 
 class UserMessage(_Message, frozen=True, tag="user"):
-    """What a person said: text, or parts."""
+    """What a person said: text, or parts. `source` is "background" where the program says what came of
+    a call that went on in the background."""
 
     role: ClassVar[Literal["user"]] = "user"
     content: str | Sequence[ContentPart]
+    source: Literal["background"] | None = None
 
 
 class AssistantMessage(_Message, frozen=True, tag="assistant"):
@@ -239,7 +241,8 @@ class ToolDefinition(Generic[P, R]):
     `ToolError` naming each offending argument. `timeout` is in seconds, None for the loop's own.
     `replay` says whether a call whose outcome is unknown may run again. With `approval`, or where it
     says so of the arguments and the context, a person is asked first; with `client`, the front end
-    executes the call. Both end the run as `paused`.
+    executes the call. Both end the run as `paused`. `background` is for how many seconds a run waits
+    for a call before it goes on without (see `playhead.session.jobs`), None for as long as it takes.
     """
 
     name: str
@@ -253,6 +256,7 @@ class ToolDefinition(Generic[P, R]):
     replay: Replay = "never"
     approval: bool | Callable[[JsonObject, Any], bool] = False
     client: bool = False
+    background: float | None = None
 
     async def execute(self, args: JsonObject, context: Any = None) -> Any:
         """Validate and run. `context` is the application's own, or a `ToolContext` around it."""

@@ -5,17 +5,23 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from playhead import AgentLoop
 from playhead.errors import MediaError
 from playhead.media import models, service
+from playhead.media.library import MediaLibrary
 from playhead.media.service import HttpSpeech, SpeechService, SpeechSettings
-from playhead.testing import FakeProvider, Reply, Request, hang, reply_json
+from playhead.session.sessions import Sessions
+from playhead.testing import FakeProvider, Reply, Request, ScriptedLLM, hang, reply_json
+from playhead.tools.builtin import transcribe_video
 from tests.media import build, weights
 from tests.media.build import silence
+from tests.session.readers import ends
 
 pytestmark = pytest.mark.anyio
 
@@ -130,6 +136,28 @@ async def test_a_long_work_goes_on_where_it_stopped(tmp_path: Path, end: str) ->
     starts = [segment.start for segment in transcript.segments]
     assert starts == pytest.approx([0.3, 16.3, 32.3], abs=0.3)
     assert (transcript.language, transcript.warnings) == ("en", [])
+
+
+async def test_a_long_work_outlives_the_run_that_asked_for_it(tmp_path: Path) -> None:
+    """Q238, issue 6: its transcript is said in the thread once it is there, whole."""
+    asked = asyncio.Event()
+    (whole,) = said("Ask not.").writes
+
+    async def once_asked(number: int) -> None:
+        await asked.wait()
+
+    default = Reply((whole[:20], whole[20:]), "keep", pause=once_asked)
+    library = MediaLibrary(tmp_path / "media")
+    await library.add_file(build.JFK)
+    async with Remote(tmp_path, default=default) as remote:
+        definition = replace(transcribe_video(library, remote.service), background=0.2)
+        script = ScriptedLLM([("transcribe_video", {})], "It takes a while.", "There it is.")
+        async with Sessions(AgentLoop(script, tools=[definition])) as sessions:
+            assert (await sessions.run("t", "transcribe this")).text == "It takes a while."
+            asked.set()
+            assert [end.result.text for end in await ends(sessions, "t", 2)][1] == "There it is."
+            told = str((await sessions.history("t"))[-2].content)
+            assert json.loads(told.partition("\n\n")[2])["text"] == "Ask not."
 
 
 async def test_an_endpoint_that_fails_is_an_engine_failure(tmp_path: Path) -> None:

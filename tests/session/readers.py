@@ -1,9 +1,10 @@
 """Reading the events of a run in tests."""
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
-from playhead.events import Event, TextDelta
+from playhead.events import Event, RunEnd, TextDelta
 from playhead.session.sessions import Sessions
 
 
@@ -18,3 +19,15 @@ def terminals(events: list[Event]) -> list[str]:
 
 def text_of(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def ends(sessions: Sessions, thread: str, many: int) -> list[RunEnd]:
+    """Wait for so many runs of a thread to end."""
+    found: list[RunEnd] = []
+    async with asyncio.timeout(20), aclosing(sessions.thread_events(thread)) as events:
+        async for event in events:
+            if isinstance(event, RunEnd):
+                found.append(event)
+                if len(found) == many:
+                    break
+    return found

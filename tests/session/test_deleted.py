@@ -39,7 +39,7 @@ async def assert_nothing_in(place: Any) -> None:
             lambda connection: {t.name: list(connection.execute(t.select())) for t in metadata.sorted_tables}
         )
     assert {name for name, rows in found.items() if rows} == {"agent_threads", "playhead_schema"}
-    assert [row.thread_id for row in found["agent_threads"]] == [""]
+    assert {row.thread_id for row in found["agent_threads"]} == {""}
 
 
 def assert_deleted(result: AgentRunResult) -> None:

@@ -14,6 +14,7 @@ from playhead.session.approvals import pending_calls
 from playhead.session.aside import Aside
 from playhead.session.compaction import Compactor
 from playhead.session.feed import Feed
+from playhead.session.jobs import Jobs, Say
 from playhead.session.journal import Journal, Said
 from playhead.session.late import LateEnds
 from playhead.session.owner import Part
@@ -55,14 +56,14 @@ _RECENT = 64
 class Lines:
     """Carries out the runs of this process."""
 
-    def __init__(self, loop: AgentLoop, ledger: Ledger, limits: Limits) -> None:
+    def __init__(self, loop: AgentLoop, ledger: Ledger, limits: Limits, say: Say) -> None:
         self.closed = False
         # Its runs hold it, though whoever began them may have let go of everything.
         self.part = Part()
         self.feeds: dict[Thread, Feed] = {}
         self.runs: dict[str, LiveRun] = {}
         self._aside = Aside(loop, ledger, limits.keep_aside_above)
-        self._loop = self._aside.loop
+        self._jobs = Jobs(self._aside, ledger, say)
         self._ledger = ledger
         self._limits = limits
         compaction = limits.compaction
@@ -242,7 +243,7 @@ class Lines:
             return result
         port.answers = await self._aside.begin(run.row)
         made = () if run.row.message is None else port.written[:1]
-        result = await self._loop.run_on(port, context=run.context, made=made)
+        result = await self._jobs.loop_for(run.row).run_on(port, context=run.context, made=made)
         self._remember(run, port)
         return result
 
@@ -257,7 +258,7 @@ class Lines:
             "held": self._recent.pop(run.thread, ()),
             "compactor": self._compactor,
             "flush_seconds": limits.flush_seconds,
-            "pend": lambda calls: pending_calls(calls, self._loop.tools, limits.approval_seconds),
+            "pend": lambda calls: pending_calls(calls, self._aside.loop.tools, limits.approval_seconds),
             "steer": lambda step: self._absorb(run, step),
             "cancel": run.cancel,
             "on_deleted": lambda: self._deleted(run),

@@ -15,6 +15,7 @@ from playhead.loop import AgentLoop
 from playhead.session.callnotes import CallNotes
 from playhead.session.durable.options import Durable
 from playhead.session.feed import Cursor, follow
+from playhead.session.jobs import MARK, Say, check_not_a_job
 from playhead.session.lines import Lines
 from playhead.session.opening import Books
 from playhead.session.owner import DURABLE, is_over
@@ -52,9 +53,9 @@ class Opened:
         self._limits = limits
         self.ledger: Ledger = books.ledger
         self.lines = (
-            Lines(loop, books.ledger, limits)
+            Lines(loop, books.ledger, limits, self._say)
             if durable is None
-            else _durable_lines(books, loop, limits, durable)
+            else _durable_lines(books, loop, limits, durable, self._say)
         )
         self._notes = CallNotes(books.calls)
         self.lines.around(self._notes.watch)
@@ -120,6 +121,10 @@ class Opened:
         work = asyncio.create_task(self._accept(row, context, replaces))
         self._accepting[row.run_id] = (thread_of(row), work)
         return await asyncio.shield(work)
+
+    async def _say(self, thread: Thread, message: UserMessage, context: Any) -> RunRow:
+        begun = await self.accept(self.new_row(thread, message, context), context)
+        return begun.row if isinstance(begun, LiveRun) else begun
 
     async def _accept(self, row: RunRow, context: Any, replaces: int | None) -> LiveRun | RunRow:
         run = LiveRun(row, context)
@@ -265,6 +270,17 @@ class Opened:
         await self.lines.late.drop_where(which)
         self.lines.forget_where(which)
 
+    async def delete(self, thread: Thread) -> int:
+        """Stop what runs in a thread, and the jobs that it began; forget it, and return what it had."""
+        await self.stop_where(lambda one: one == thread)
+        jobs = await self.ledger.threads(thread.thread_id + MARK, tenant_id=thread.tenant_id)
+        await self.stop_where(lambda one: one in jobs)
+        for job in jobs:
+            await self.ledger.delete_thread(job)
+        # A job may have said something in it meanwhile.
+        await self.stop_where(lambda one: one == thread)
+        return await self.ledger.delete_thread(thread)
+
     async def result_of(self, row: RunRow) -> AgentRunResult:
         """The result of a run that has ended, as far as it was kept; of another process's, once it has.
 
@@ -296,7 +312,7 @@ class Opened:
         return [Shown.of_row(one).event for one in found if one.type in _RESULTS]
 
 
-def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, durable: Durable) -> Lines:
+def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, durable: Durable, say: Say) -> Lines:
     if books.database is None:
         raise ConfigError("Durable sessions need a database: give Sessions its URL, such as sqlite:///FILE.")
     try:
@@ -308,7 +324,7 @@ def _durable_lines(books: Books, loop: AgentLoop, limits: Limits, durable: Durab
             " pip install 'playhead[durable]'"
         ) from None
     assert isinstance(books.ledger, SQLLedger)
-    return DurableLines(loop, books.ledger, limits, books.database, durable)
+    return DurableLines(loop, books.ledger, limits, books.database, durable, say)
 
 
 async def _within(seconds: float, work: Awaitable[None]) -> None:
@@ -325,6 +341,7 @@ def named(thread_id: str, tenant: str | None) -> Thread:
     """Return a thread that shall be written. Raises `StoreError`, `invalid`, for what cannot name one."""
     if not thread_id:
         raise coded("invalid", "The thread id is empty; give each conversation a name of its own.")
+    check_not_a_job(thread_id)
     if scrub(thread_id) != thread_id or (tenant and scrub(tenant) != tenant):
         raise coded("invalid", "A thread's id, or its tenant's, holds NUL or half a surrogate pair.")
     return Thread(thread_id, tenant)

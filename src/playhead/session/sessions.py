@@ -311,23 +311,21 @@ class Sessions:
         What leaves is kept in the store. A thread with a run at work is not edited: `conflict`.
         """
         opened = await self._open()
-        thread = Thread(thread_id, tenant)
+        thread = named(thread_id, tenant)
         row = await opened.row(thread, message_id)
         return _handle(await opened.anew(thread, row, user_message(message, new_message_id), context))
 
     async def retry(self, thread_id: str, *, tenant: str | None = None, context: Any = None) -> RunHandle:
         """Ask the last message of the user again: its answer leaves the conversation, as with `edit`."""
         opened = await self._open()
-        thread = Thread(thread_id, tenant)
+        thread = named(thread_id, tenant)
         row = await opened.last_asked(thread)
         return _handle(await opened.anew(thread, row, UserMessage(row.content), context))
 
     async def delete(self, thread_id: str, *, tenant: str | None = None) -> int:
         """Stop what runs in a thread and forget it whole; return how many messages it had."""
         opened = await self._open()
-        thread = Thread(thread_id, tenant)
-        await opened.stop_where(lambda one: one == thread)
-        return await opened.ledger.delete_thread(thread)
+        return await opened.delete(Thread(thread_id, tenant))
 
     async def delete_tenant(self, tenant: str | None) -> int:
         """The same for all threads of a tenant."""

@@ -255,6 +255,10 @@ class Ledger(Protocol):
         """Copy what was said up to a `seq` into a thread that must be empty; return how many rows."""
         ...
 
+    async def threads(self, prefix: str, *, tenant_id: str | None = None) -> Sequence[Thread]:
+        """Return the threads of a tenant whose ids begin in a way."""
+        ...
+
     async def delete_thread(self, thread: Thread) -> int:
         """Forget a thread with all that belongs to it; return how many messages it had."""
         ...

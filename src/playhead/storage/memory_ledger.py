@@ -235,6 +235,11 @@ class MemoryLedger:
         self.results.copy(ends[0], ends[1], {row.turn_id for row in kept})
         return len(kept)
 
+    async def threads(self, prefix: str, *, tenant_id: str | None = None) -> Sequence[Thread]:
+        """See `Ledger.threads`."""
+        known = {thread_of(run) for run in self._runs.values()}
+        return [one for one in known if one.tenant_id == tenant_id and one.thread_id.startswith(prefix)]
+
     async def delete_thread(self, thread: Thread) -> int:
         """See `Ledger.delete_thread`."""
         self._drop([run for run in self._runs.values() if thread_of(run) == thread])

@@ -33,6 +33,7 @@ from playhead.storage.sql_runs import (
     PENDING,
     RUN,
     SPEAKS,
+    Written,
     pending_columns,
     read_pending,
     read_run,
@@ -145,7 +146,7 @@ class SQLLedger:
         self, opening: Entry, *, replaces: int | None = None, enlist: Enlist | None = None
     ) -> tuple[RunRow, Recorded | None]:
         """See `Ledger.begin`."""
-        run, written = opening.run, _Written(opening)
+        run, written = opening.run, Written(opening)
         columns = run_columns(run)
 
         def work(connection: Connection) -> tuple[RunRow, Recorded | None]:
@@ -168,7 +169,7 @@ class SQLLedger:
 
     async def record(self, entry: Entry) -> Recorded:
         """See `Ledger.record`."""
-        written = _Written(entry)
+        written = Written(entry)
 
         def work(connection: Connection) -> Recorded | None:
             for also in entry.also:
@@ -220,7 +221,7 @@ class SQLLedger:
         return run
 
     def _put(
-        self, connection: Connection, written: "_Written", events: Sequence[NewEvent], seq: int, last: int
+        self, connection: Connection, written: Written, events: Sequence[NewEvent], seq: int, last: int
     ) -> Recorded:
         """Write messages and events to the places that were taken for them."""
         new, first = written.rows, last - len(events) + 1
@@ -326,6 +327,16 @@ class SQLLedger:
         which = agent_threads.c.thread_key == key_of(thread.tenant_id, thread.thread_id)
         return await self._delete(which, calls)
 
+    async def threads(self, prefix: str, *, tenant_id: str | None = None) -> Sequence[Thread]:
+        """See `Ledger.threads`."""
+        query = select(agent_threads.c.thread_id).where(
+            agent_threads.c.tenant_key == key_of(tenant_id),
+            agent_threads.c.thread_id.startswith(prefix, autoescape=True),
+        )
+        found = await self._database.read(lambda connection: connection.scalars(query).all())
+        # SQLite compares without case.
+        return [Thread(thread_id, tenant_id) for thread_id in found if thread_id.startswith(prefix)]
+
     async def delete_tenant(self, tenant_id: str | None) -> int:
         """See `Ledger.delete_tenant`."""
         calls = delete(ai_call_log).where(ai_call_log.c.tenant_key == key_of(tenant_id))
@@ -371,21 +382,6 @@ class SQLLedger:
             return self.turns.forget(connection, which)
 
         return await self._database.write(work)
-
-
-class _Written:
-    """An entry as rows that are ready to be written, but for their places."""
-
-    def __init__(self, entry: Entry) -> None:
-        run = entry.run
-        self.thread = thread_columns(run.thread_id, run.tenant_id, now_ms())
-        self.run_key = key_of(run.tenant_id, run.run_id)
-        self.rows = [
-            prepare(run.thread_id, m, turn_id=run.turn_id, step_index=step, tenant_id=run.tenant_id)
-            for m, step in entry.messages
-        ]
-        self.counts = {"rows": 1 if self.rows else 0, "events": len(entry.events)}
-        self.calls = {"of_tenant": self.thread["tenant_key"], "of_turn": key_of(run.turn_id)}
 
 
 def _held(thread_key: str, message: ChatMessage) -> dict[str, str]:

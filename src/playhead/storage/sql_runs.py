@@ -9,7 +9,9 @@ from sqlalchemy import Connection, and_, bindparam, exists, or_, select, update
 
 from playhead.encode import message_bytes, scrub, total_json
 from playhead.errors import StoreError
-from playhead.storage.ledger import SPOKEN_SINCE, PendingCall, RunRow, answered, coded, conflict
+from playhead.ids import now_ms
+from playhead.storage.ledger import SPOKEN_SINCE, Entry, PendingCall, RunRow, answered, coded, conflict
+from playhead.storage.rows import prepare, thread_columns
 from playhead.storage.tables import agent_pending, agent_runs, agent_turns, key_of
 from playhead.types import AgentContext, CallAnswer, ToolCall, UserMessage
 
@@ -167,3 +169,18 @@ def _context(context: AgentContext) -> str | None:
     except StoreError as error:
         logger.warning("The context is not kept: %s", error)
         return None
+
+
+class Written:
+    """An entry as rows that are ready to be written, but for their places."""
+
+    def __init__(self, entry: Entry) -> None:
+        run = entry.run
+        self.thread = thread_columns(run.thread_id, run.tenant_id, now_ms())
+        self.run_key = key_of(run.tenant_id, run.run_id)
+        self.rows = [
+            prepare(run.thread_id, m, turn_id=run.turn_id, step_index=step, tenant_id=run.tenant_id)
+            for m, step in entry.messages
+        ]
+        self.counts = {"rows": 1 if self.rows else 0, "events": len(entry.events)}
+        self.calls = {"of_tenant": self.thread["tenant_key"], "of_turn": key_of(run.turn_id)}

@@ -43,6 +43,7 @@ def tool(
     replay: Replay = "never",
     approval: Approval = False,
     client: bool = False,
+    background: float | None = None,
 ) -> ToolDefinition[P, R]: ...
 @overload
 def tool(
@@ -53,6 +54,7 @@ def tool(
     replay: Replay = "never",
     approval: Approval = False,
     client: bool = False,
+    background: float | None = None,
 ) -> Callable[[Callable[P, R]], ToolDefinition[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -64,6 +66,7 @@ def tool(
     replay: Replay = "never",
     approval: Approval = False,
     client: bool = False,
+    background: float | None = None,
 ) -> Any:
     """Make a tool of a function, by its annotations and its docstring.
 
@@ -84,13 +87,17 @@ def tool(
         approval: a person is asked before each call, or before those for which the function
             `(args, context)` says so; the run ends as `paused` with the call in `pending`.
         client: the front end executes the call; the function only declares it.
+        background: seconds after which a call goes on in the background, where `Sessions` carry the run
+            out: the model is told so, and what comes of the call is said in the thread later. The call is
+            begun anew for that, so the tool must be `safe` to repeat, and keep what it has done.
 
     Raises:
         ConfigError: the function cannot be a tool; the text says what to change.
     """
     if function is None:
         more: dict[str, Any] = {"replay": replay, "approval": approval, "client": client}
-        return functools.partial(tool, name=name, description=description, timeout=timeout, **more)
+        more |= {"timeout": timeout, "background": background}
+        return functools.partial(tool, name=name, description=description, **more)
     name = name or str(getattr(function, "__name__", ""))
     said, described = read_docstring(function)
     signature = read_signature(name, function)
@@ -102,7 +109,7 @@ def tool(
         schema,
         FieldsValidator(name, fields, schema, *rest),
         _function_runner(function, signature.context),
-        (function, timeout, replay, approval, client),
+        (function, timeout, replay, approval, client, background),
     )
 
 
@@ -117,6 +124,7 @@ def Tool(
     replay: Replay = "never",
     approval: Approval = False,
     client: bool = False,
+    background: float | None = None,
 ) -> ToolDefinition[..., Any]:
     """Make a tool of a pydantic model or a parameter list, and a function that runs it.
 
@@ -133,6 +141,7 @@ def Tool(
         replay: as for `tool`.
         approval: as for `tool`.
         client: as for `tool`.
+        background: as for `tool`.
 
     Raises:
         ConfigError: the declaration is wrong; the text says what to change.
@@ -150,9 +159,8 @@ def Tool(
         fields = [Field(p.key, JSON_TYPES[p.type], p.required) for p in listed]
         validate = FieldsValidator(name, fields, schema)
     run = _execute_runner(name, execute)
-    return _definition(
-        (name, description), schema, validate, run, (execute, timeout, replay, approval, client)
-    )
+    options = (execute, timeout, replay, approval, client, background)
+    return _definition((name, description), schema, validate, run, options)
 
 
 def _definition(
@@ -160,10 +168,10 @@ def _definition(
     schema: JsonObject,
     validate: Callable[[JsonObject], Any],
     run: Run,
-    options: tuple[Callable[..., Any], float | None, Replay, Approval, bool],
+    options: tuple[Callable[..., Any], float | None, Replay, Approval, bool, float | None],
 ) -> ToolDefinition[..., Any]:
     name, description = words
-    function, timeout, replay, approval, client = options
+    function, timeout, replay, approval, client, background = options
     # What every provider accepts as a name.
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name):
         raise ConfigError(
@@ -173,6 +181,8 @@ def _definition(
         raise ConfigError(f"Tool {name!r} has timeout={timeout!r}; it must be more than 0 seconds, or None.")
     if replay not in typing.get_args(Replay):
         raise ConfigError(f"Tool {name!r} has replay={replay!r}; use one of {typing.get_args(Replay)}.")
+    if background is not None:
+        _check_background(name, background, replay, client)
     return ToolDefinition(
         name=name,
         description=description.strip() or name.replace("_", " "),
@@ -185,7 +195,20 @@ def _definition(
         replay=replay,
         approval=approval,
         client=client,
+        background=background,
     )
+
+
+def _check_background(name: str, seconds: float, replay: Replay, client: bool) -> None:
+    if not seconds > 0:
+        raise ConfigError(
+            f"Tool {name!r} has background={seconds!r}; it must be more than 0 seconds, or None."
+        )
+    if client or replay != "safe":
+        raise ConfigError(
+            f"Tool {name!r} has background={seconds!r}, for which a call is begun anew: it must run on the"
+            ' server, and be marked replay="safe" if that does no harm.'
+        )
 
 
 # ---------------------------------------------------------------- running

@@ -16,6 +16,7 @@ from playhead.session.durable.options import Durable
 from playhead.session.durable.port import DurablePort, taken_in
 from playhead.session.durable.records import Claim
 from playhead.session.durable.takeover import Takeover
+from playhead.session.jobs import Say
 from playhead.session.lines import Lines
 from playhead.session.owner import DURABLE
 from playhead.session.port import StoredPort
@@ -60,8 +61,9 @@ class DurableLines(Lines):
         limits: Limits,
         database: Database,
         durable: Durable,
+        say: Say,
     ) -> None:
-        super().__init__(loop, ledger, limits)
+        super().__init__(loop, ledger, limits, say)
         self.engine = DurableEngine(database, self.part.name, self._on_run)
         ledger.forgetting = self.engine.forget
         self._dispatch = SQLDispatch(database)

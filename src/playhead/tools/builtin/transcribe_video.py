@@ -32,6 +32,8 @@ _CAUSES = {
     "cancelled": "the transcription was stopped",
 }
 _TIMEOUT = 3_600.0
+# A person goes on talking while a recording of an hour is worked on.
+_BACKGROUND = 300.0
 _MAX_LISTED = 50
 # A model may ask for anything: of a name that is not there, no more than this is said again.
 _SHOWN = 100
@@ -120,6 +122,7 @@ def transcribe_video(library: Library | None, service: Transcriber | None) -> To
         execute=execute,
         timeout=_TIMEOUT,
         replay="safe",
+        background=_BACKGROUND,
     )
 
 
