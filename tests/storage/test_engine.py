@@ -240,6 +240,31 @@ async def test_a_locked_thread_is_told_after_the_time_out(url: str, database: Da
         assert (await other.append("t", UserMessage("two", id="m"), turn_id="b")).seq == 2
 
 
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+async def test_who_is_stopped_in_mid_transaction_does_not_stop_the_others(
+    url: str, database: Database
+) -> None:
+    """Issue 6: what a process held that stands still is free again before others give up on it."""
+    store = SQLTurnStore(database)
+    await store.append("t", UserMessage("one"), turn_id="a")
+    locked, go_on = threading.Event(), threading.Event()
+
+    def stand_still(connection: Connection) -> None:
+        connection.execute(text("SELECT last_seq FROM agent_threads FOR UPDATE")).all()
+        locked.set()
+        go_on.wait(30)
+
+    async with await open_database(url, busy_timeout=0.4) as still:
+        stopped = asyncio.create_task(still.write(stand_still))
+        await asyncio.to_thread(locked.wait, 30)
+        assert (await store.append("t", UserMessage("two"), turn_id="b")).seq == 2
+        go_on.set()
+        with pytest.raises(StoreError) as caught:
+            await stopped
+        assert caught.value.passing
+        assert (await SQLTurnStore(still).append("t", UserMessage("three"), turn_id="c")).seq == 3
+
+
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("became", ["deleted", "replaced"])
 async def test_a_file_that_is_not_the_one_that_was_opened_is_told(

@@ -77,13 +77,21 @@ def _postgres(url: URL, busy_timeout: float) -> Engines:
             "Postgres needs the package 'psycopg'. Install it with: pip install 'playhead[postgres]'"
         ) from None
 
-    @event.listens_for(write, "connect")
-    @event.listens_for(read, "connect")
-    def _wait_no_longer(connection: Any, _: object) -> None:
-        connection.execute(f"SET lock_timeout = {int(busy_timeout * 1000)}")
-        connection.commit()
-
+    for engine in (write, read):
+        _bounded(engine, busy_timeout)
     return Engines(name, write, read, busy_timeout)
+
+
+def _bounded(engine: Engine, busy_timeout: float) -> None:
+    """Wait for the locks of others for so many seconds, and hold none for as long while doing nothing: a
+    process that is stopped in mid-transaction must not stop the others."""
+    wait = int(busy_timeout * 1000)
+
+    @event.listens_for(engine, "connect")
+    def _set(connection: Any, _: object) -> None:
+        connection.execute(f"SET lock_timeout = {wait}")
+        connection.execute(f"SET idle_in_transaction_session_timeout = {max(wait // 2, 1)}")
+        connection.commit()
 
 
 def _sqlite(url: URL, busy_timeout: float) -> Engines:
@@ -129,7 +137,9 @@ def guest_engine(url: URL, size: int) -> Engine:
     transactions by itself. https://docs.sqlalchemy.org/en/20/dialects/sqlite.html#pysqlite-sqlite"""
     options: dict[str, Any] = {"hide_parameters": True, "pool_size": size, "max_overflow": 0}
     if url.drivername != "sqlite":
-        return create_engine(url, pool_pre_ping=True, **options)
+        engine = create_engine(url, pool_pre_ping=True, **options)
+        _bounded(engine, BUSY_TIMEOUT)
+        return engine
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT}, **options)
 
     @event.listens_for(engine, "connect")

@@ -32,6 +32,7 @@ _BY_CODE = {
     "55P03": _LOCKED,
     "53100": _FULL,
     "25006": _READ_ONLY,
+    "25P03": _GONE,
     "28": _GONE,
     "3D": _GONE,
     "08": _GONE,
