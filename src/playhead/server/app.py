@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,7 +28,7 @@ from playhead.server.access import Access
 from playhead.server.errors import ApiError, handle
 from playhead.server.guard import PAGE_POLICY, Guard
 from playhead.server.openapi import openapi
-from playhead.server.parts import ConfiguredModel, Parts, ServerOptions, parts_of
+from playhead.server.parts import STATIC, ConfiguredModel, Parts, ServerOptions, parts_of
 from playhead.server.routes import Endpoint, starlette_routes
 from playhead.server.wire import (
     ChatBody,
@@ -48,7 +47,6 @@ from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
 
 CAPTION_TYPES = [kind.partition(";")[0] for kind in CONTENT_TYPES.values()]
-STATIC = Path(__file__).parent / "static"
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": PAGE_POLICY,
@@ -131,7 +129,7 @@ def endpoints() -> Sequence[Endpoint]:
         Endpoint("GET", "/healthz", healthz, reply=Health, open=True),
         Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),
         Endpoint("GET", "/openapi.json", openapi_document, download=["application/json"]),
-        Endpoint("GET", "/", page, download=["text/html"], open=True),
+        Endpoint("GET", "/", page, download=["text/html"], errors=[401], open=True),
     )
 
 
@@ -228,7 +226,7 @@ async def openapi_document(request: Request) -> Response:
 
 async def page(request: Request) -> Response:
     """The page: a player, its transcript and a chat."""
-    return FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
+    return await signin.instead(request) or FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
 
 
 def _app(parts: Parts) -> Starlette:

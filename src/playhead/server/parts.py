@@ -3,6 +3,7 @@
 import asyncio
 import copy
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from playhead.types import LLMRequest, LLMResult
 
 T = TypeVar("T")
 
+STATIC = Path(__file__).parent / "static"
 MIB = 1024 * 1024
 _LONGEST_WAIT = 5.0
 

@@ -1,10 +1,11 @@
 """`/sign-in` and `/sign-out`: how a browser comes to its cookie, and how it leaves it."""
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
+from playhead.server.errors import ApiError
 from playhead.server.limits import address_of_client
-from playhead.server.parts import Parts, parts_of
+from playhead.server.parts import STATIC, Parts, parts_of
 
 # To the page, wherever the app is mounted. A used link leads there too: who has the cookie is signed in,
 # and who has not is told there what to do.
@@ -33,6 +34,21 @@ async def sign_out(request: Request) -> Response:
     response = Response(status_code=204, headers={"Cache-Control": "no-store"})
     _set_cookie(request, response, parts_of(request), "", 0)
     return response
+
+
+async def instead(request: Request) -> Response | None:
+    """Return what is shown in place of a page to who is not signed in; None to who is.
+
+    Raises `ApiError` 401 for a program, which has no use of a page.
+    """
+    try:
+        await parts_of(request).access.identity(request)
+    except ApiError as error:
+        if error.status != 401 or "text/html" not in request.headers.get("accept", ""):
+            raise
+        headers = {**(error.headers or {}), "Cache-Control": "no-store"}
+        return FileResponse(STATIC / "sign-in.html", 401, headers)
+    return None
 
 
 def _set_cookie(request: Request, response: Response, parts: Parts, value: str, max_age: int) -> None:
