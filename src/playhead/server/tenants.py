@@ -22,7 +22,7 @@ def _takes_tenant(method: Any) -> bool:
     return tenant is not None and tenant.kind is inspect.Parameter.KEYWORD_ONLY
 
 
-_OF_A_TENANT = frozenset(name for name, method in vars(Sessions).items() if _takes_tenant(method))
+_OF_A_TENANT = frozenset(name for name, method in inspect.getmembers(Sessions) if _takes_tenant(method))
 
 
 def sessions_of(
