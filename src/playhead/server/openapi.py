@@ -99,7 +99,7 @@ def _responses(endpoint: Endpoint, schemas: Mapping[str, Any]) -> dict[str, Any]
 
 def _stream_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     refs = [option["$ref"].rpartition("/")[2] for option in schema.get("anyOf", [schema])]
-    # Without a type: there are tools that hold it against each event, and those that hold it against the text.
+    # Without a type: some tools hold it against each event, others against the whole text.
     return {"description": _STREAM.format(types=", ".join(refs))}
 
 
