@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import re
 import socket
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -135,21 +137,25 @@ async def durable() -> None:
     assert (code, counted) == (0, ["1", "2", "3", "4", "5", "counted"]), err
 
 
-async def mount_in_starlette() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = await _started("mount_in_starlette", str(port), env={"LLM_PROVIDER": "mock"})
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in free]
+
+
+@asynccontextmanager
+async def _serving(
+    name: str, *ports: int, line: bytes = b"running on"
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """An example that serves, until it is told to end: then it does so without a word of a failure."""
+    process = await _started(name, *map(str, ports), env={"LLM_PROVIDER": "mock"})
+    told = process.stderr if line == b"running on" else process.stdout
     try:
-        assert process.stderr is not None
-        async with asyncio.timeout(30), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
-            while b"running on" not in (line := await process.stderr.readline()):
-                assert line, "it ended without serving"
-            async with client.get("/") as home, client.get("/agent/") as page:
-                assert "/agent/" in await home.text()
-                assert "text/html" in page.headers["Content-Type"]
-            body = {"messages": [{"role": "user", "content": "hi"}]}
-            async with client.post("/agent/api/agent/chat", json=body) as chat:
-                assert (await chat.json())["toolCalls"][0]["name"] == "echo_context"
+        async with asyncio.timeout(30), aiohttp.ClientSession(f"http://127.0.0.1:{ports[0]}") as client:
+            assert told is not None
+            while line not in (said := await told.readline()):
+                assert said, f"it ended without serving: {await process.stderr.read()!r}"  # type: ignore[union-attr]
+            yield client
             process.terminate()
             _, err = await process.communicate()
         assert b"Traceback" not in err
@@ -157,6 +163,80 @@ async def mount_in_starlette() -> None:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def mount_in_starlette() -> None:
+    async with _serving("mount_in_starlette", *_free_ports(1)) as client:
+        async with client.get("/") as home, client.get("/agent/") as page:
+            assert "/agent/" in await home.text()
+            assert "text/html" in page.headers["Content-Type"]
+        body = {"messages": [{"role": "user", "content": "hi"}]}
+        async with client.post("/agent/api/agent/chat", json=body) as chat:
+            assert (await chat.json())["toolCalls"][0]["name"] == "echo_context"
+
+
+async def mount_in_fastapi() -> None:
+    async with _serving("mount_in_fastapi", *_free_ports(1)) as client:
+        await _panel_for_its_own_users(client)
+        async with client.get("/openapi.json") as document:
+            assert set((await document.json())["paths"]) == {"/", "/login"}
+
+
+async def mount_in_django() -> None:
+    async with _serving("mount_in_django", *_free_ports(1)) as client:
+        await _panel_for_its_own_users(client)
+
+
+async def _panel_for_its_own_users(client: aiohttp.ClientSession) -> None:
+    """The panel is on the page, and each user has, by the app's own cookie, a thread of their own."""
+    async with client.get("/") as home:
+        assert re.findall(r'src="(.*?)"', await home.text()) == ["/agent/panel.js"]
+        assert '<playhead-panel server="/agent/"' in await home.text()
+    assert (await client.get("/agent/api/agent/threads/help")).status == 401
+    runs: dict[str, str] = {}
+    for name in ("ada", "bob"):
+        async with client.get(f"/login?name={name}", allow_redirects=False) as login:
+            cookie = login.headers["Set-Cookie"].partition(";")[0]
+        page = {"Cookie": cookie, "Sec-Fetch-Site": "same-origin"}
+        async with client.get("/agent/api/agent/threads/help", headers=page) as thread:
+            assert (await thread.json())["messages"] == []
+        for other in runs.values():
+            assert (await client.get(f"/agent/api/agent/runs/{other}/events", headers=page)).status == 404
+        said = {"message": f"I am {name}"}
+        threads = "/agent/api/agent/threads"
+        async with client.post(f"{threads}/help/runs", json=said, headers={"Cookie": cookie}) as forged:
+            assert forged.status == 403
+        async with client.post(f"{threads}/help/runs", json=said, headers=page) as started:
+            runs[name] = (await started.json())["runId"]
+        async with client.get(f"/agent/api/agent/runs/{runs[name]}/events", headers=page) as events:
+            assert "run_end" in await events.text()
+
+
+async def beside_a_page() -> None:
+    ports = _free_ports(2)
+    async with _serving("beside_a_page", *ports, line=b"http://") as client:
+        agent, origin = f"http://127.0.0.1:{ports[1]}", {"Origin": f"http://127.0.0.1:{ports[0]}"}
+        async with client.get("/") as page:
+            text = await page.text()
+        assert f'import "{agent}/panel.js"' in text
+        assert 'document.createElement("playhead-panel")' in text
+        token = re.findall('Bearer ([^"]+)', text)[0]
+        asked = {**origin, "Access-Control-Request-Method": "POST"}
+        asked["Access-Control-Request-Headers"] = "authorization,content-type,last-event-id"
+        runs = f"{agent}/api/agent/threads/help/runs"
+        async with client.options(runs, headers=asked) as preflight:
+            assert preflight.status == 200
+            assert "authorization" in preflight.headers["Access-Control-Allow-Headers"]
+        for bearer, status in ((token, 202), ("another", 401)):
+            headers = {**origin, "Authorization": f"Bearer {bearer}"}
+            async with client.post(runs, json={"message": "hi"}, headers=headers) as answer:
+                assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (
+                    status,
+                    origin["Origin"],
+                )
+        headers = {"Origin": "http://evil.example", "Authorization": f"Bearer {token}"}
+        async with client.post(runs, json={"message": "hi"}, headers=headers) as refused:
+            assert (refused.status, refused.headers.get("Access-Control-Allow-Origin")) == (403, None)
 
 
 async def transcribe_file() -> None:
@@ -192,6 +272,9 @@ SHOWN: dict[str, Callable[[], Awaitable[None]]] = {
         sessions,
         durable,
         mount_in_starlette,
+        mount_in_fastapi,
+        mount_in_django,
+        beside_a_page,
         transcribe_file,
     )
 }

@@ -156,7 +156,7 @@ def _foreign_imports(folder: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("folder", "groups"),
-    [("src", []), ("examples", []), ("tests", ["dev"])],
+    [("src", []), ("examples", ["dev"]), ("tests", ["dev"])],
     ids=["src", "examples", "tests"],
 )
 def test_every_import_is_of_a_package_that_is_asked_for(folder: str, groups: list[str]) -> None:

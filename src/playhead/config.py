@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             OpenAI-compatible transcription endpoint used in place of the local engine; `speech_model`
             is then a model of that endpoint.
         hf_endpoint: `HF_ENDPOINT`, the mirror that `playhead speech prepare` downloads from.
+        token: `PLAYHEAD_TOKEN`, the access token of the server.
         chains: `AI_CHAIN_<TASK>` by task, in lower case: see `create_router`.
         endpoints: `LLM_<ALIAS>_API_KEY`, `LLM_<ALIAS>_BASE_URL` and `LLM_<ALIAS>_PROFILE`, by name.
     """
@@ -56,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     speech_base_url: str | None = None
     speech_api_key: str | None = None
     hf_endpoint: str | None = None
+    token: str | None = None
     chains: Mapping[str, str] = {}
     endpoints: Mapping[str, str] = {}
 
@@ -107,6 +109,7 @@ _NAMES = {
     "speech_base_url": "PLAYHEAD_SPEECH_BASE_URL",
     "speech_api_key": "PLAYHEAD_SPEECH_API_KEY",
     "hf_endpoint": "HF_ENDPOINT",
+    "token": "PLAYHEAD_TOKEN",
 }
 _CHAIN = "AI_CHAIN_"
 _OF_ENDPOINT = ("_API_KEY", "_BASE_URL", "_PROFILE")

@@ -66,7 +66,7 @@ class Inbox:
 class Port(Protocol):
     """The effects of a run.
 
-    `answers` are those to calls that an earlier run of the turn left waiting.
+    `answers` are those to calls that an earlier run of the turn left waiting; `tenant` is whose run it is.
 
     `step` and `once` are plain functions: they take their place when called and return an
     awaitable, so parallel effects are recorded in call order. `step` may run `fn` again after a
@@ -78,6 +78,7 @@ class Port(Protocol):
 
     turn_id: str
     run_id: str
+    tenant: str | None
     delta: LiveSink | None
     quiet: bool
     answers: Sequence[CallAnswer]
@@ -126,6 +127,7 @@ class PlainPort:
     ) -> None:
         self.turn_id = turn_id or new_id()
         self.run_id = run_id or new_id()
+        self.tenant: str | None = None
         self.delta: LiveSink | None = on_event if stream else None
         self._messages = messages
         self._on_event = on_event

@@ -218,7 +218,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """What a tool is handed beside its arguments, if a parameter is annotated with this class.
 
     `context` is the application's own, untouched. `idempotency_key` is the same each time one call
-    is run again. `progress(fraction, text)` may be called from any thread.
+    is run again. `progress(fraction, text)` may be called from any thread. `tenant` is whose run it is,
+    as `Sessions` was told: what a client put into the context proves nothing.
     """
 
     context: Any = None
@@ -226,6 +227,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
     progress: Callable[..., None] = _no_progress
     is_cancelled: Callable[[], bool] = _never
+    tenant: str | None = None
 
     @property
     def cancelled(self) -> bool:

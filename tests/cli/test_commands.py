@@ -20,6 +20,7 @@ SAMPLE = Path(__file__).parents[2] / "src" / "playhead" / "media" / "samples" / 
 COMMANDS = [
     "demo",
     "serve",
+    "link",
     "worker",
     "runs",
     "show",

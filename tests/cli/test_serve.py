@@ -8,6 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from playhead.cli.commands import run
 from tests.cli.support import CANARY, left_behind, line_with, playhead, started
 
 pytestmark = pytest.mark.anyio
@@ -53,11 +54,50 @@ async def test_a_port_that_is_taken_is_said() -> None:
     assert "Cannot listen on 127.0.0.1" in done.fault[0]
 
 
-async def test_an_address_that_others_reach_is_refused() -> None:
-    """Design 6: loopback only, as long as there is no access token."""
+async def test_an_address_that_others_reach_is_refused_without_a_token() -> None:
+    """Design 6, issue 7: and it is said how to make one."""
     done = await playhead("serve", "--host", "0.0.0.0", "--port", "0")
     assert done.code == 2
     assert "loopback" in done.fault[0]
+    assert "PLAYHEAD_TOKEN" in done.fault[0]
+    assert "secrets.token_urlsafe" in done.fault[0]
+
+
+async def test_with_a_token_a_link_is_printed_that_signs_in() -> None:
+    """Issue 7: the server's own, and those that `playhead link` makes; the token is in no line."""
+    token = {"PLAYHEAD_TOKEN": CANARY, "LLM_PROVIDER": "mock"}
+    arguments = ("--host", "0.0.0.0", "--port", "0", "--allow-host", "film.example", "--proxy", "127.0.0.1")
+    async with started("serve", *arguments, env=token) as process:
+        assert process.stdout
+        url = (await line_with("Serving http", process.stdout)).split()[1]
+        link = (await line_with("Sign in http", process.stdout)).split()[-1]
+        assert "another machine" in await line_with("another machine", process.stdout)
+        again = await playhead("link", "--url", f"{url}/", env=token)
+        https = {"Host": "film.example", "X-Forwarded-Proto": "https"}
+        async with aiohttp.ClientSession(url) as client:
+            for place in (link, again.out.strip()):
+                async with client.get(place, headers=https, allow_redirects=False) as response:
+                    cookie = response.headers["Set-Cookie"]
+                assert "Secure" in cookie
+                async with client.get("/api/media", headers={"Cookie": cookie.split(";")[0]}) as media:
+                    assert media.status == 200
+            async with client.get("/api/media") as media:
+                assert media.status == 401
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+    assert (again.code, "once" in again.err) == (0, True)
+    assert CANARY not in f"{link}{again}{out!r}{err!r}"
+
+
+def test_a_token_that_is_none_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["link"]) == 2
+    assert "PLAYHEAD_TOKEN" in capsys.readouterr().err
+    monkeypatch.setenv("PLAYHEAD_TOKEN", "short")
+    for command in ("link", "serve"):
+        assert run([command]) == 2
+        assert "16 or more" in capsys.readouterr().err
 
 
 async def test_a_wrong_provider_is_said_and_the_rest_is_served() -> None:

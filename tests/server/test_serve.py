@@ -88,7 +88,7 @@ async def _endless(sending: asyncio.Event) -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", "", "127.0.0.1.nip.io"])
 async def test_other_addresses_than_loopback_are_refused(host: str, tmp_path: Path) -> None:
-    """Whoever reaches it may use it, and there are no access tokens yet."""
+    """Whoever reaches it could use it, without an access token."""
     with pytest.raises(ConfigError, match="loopback"):
         await serve(create_app(settings=settings(tmp_path)), host, 0)
 

@@ -17,6 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _FILE = click.Path(path_type=Path)
 _PORT = click.IntRange(0, 65535)
+# The names of this machine to itself, by which health checks ask.
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 def run(args: list[str] | None = None) -> int:
@@ -105,12 +107,16 @@ _takeover_option = click.option(
 
 
 @_playhead.command(short_help="Serve the page and the HTTP API.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Others than loopback take a token.")
 @click.option("--port", type=_PORT, default=8765, show_default=True, help="0 for any that is free.")
 @click.option("--work/--no-work", default=True, help="Carry out runs here, or leave them to workers.")
+@click.option("--allow-host", "hosts", multiple=True, help="A name that it is asked by, as behind a proxy.")
+@click.option("--proxy", "proxies", multiple=True, help="Believe the X-Forwarded-* of this address.")
 @_takeover_option
 @_debug_option
-def serve(host: str, port: int, work: bool, takeover: Any) -> int:
+def serve(
+    host: str, port: int, work: bool, hosts: tuple[str, ...], proxies: tuple[str, ...], takeover: Any
+) -> int:
     """Serve the page and the HTTP API until Ctrl-C.
 
     \b
@@ -119,12 +125,33 @@ def serve(host: str, port: int, work: bool, takeover: Any) -> int:
 
     It starts without any LLM_*; calls of a model then say what is missing. What it was asked goes on
     after a crash or a restart; any number of servers may share one Postgres (PLAYHEAD_DATABASE).
+    With PLAYHEAD_TOKEN, who asks needs that token; the link that is printed signs a browser in.
     """
     from playhead.cli.serve import serve
     from playhead.config import load_settings
+    from playhead.server import ServerOptions
     from playhead.session.durable.options import Durable
 
-    return serve(load_settings(), host, port, Durable(works=work, takeover=takeover))
+    options = ServerOptions(hosts=[*hosts, *_LOCAL] if hosts else None, proxies=proxies)
+    return serve(load_settings(), host, port, Durable(works=work, takeover=takeover), options)
+
+
+@_playhead.command(short_help="Print a link that signs a browser in.")
+@click.option("--url", default="http://127.0.0.1:8765", show_default=True, help="Where the server is.")
+@_debug_option
+def link(url: str) -> int:
+    """Print a link that signs a browser in to a server with an access token: once, and soon.
+
+    \b
+    Example:
+      playhead link --url https://agent.example.org
+
+    The token is that of PLAYHEAD_TOKEN, and must be the server's.
+    """
+    from playhead.cli.serve import link
+    from playhead.config import load_settings
+
+    return link(load_settings(), url)
 
 
 @_playhead.command(short_help="Carry out runs that servers accept.")

@@ -58,6 +58,7 @@ def demo(settings: Settings, video: Path | None, *, once: bool, port: int | None
             code = bridge.run(_run(settings, registry, record, url, console))
             if not once:
                 console.print(f"\nThe page: {url}   (Ctrl-C ends it)")
+                put(sys.stdout, serving.sign_in())
                 with suppress(KeyboardInterrupt):
                     bridge.run(serving.wait())
             return code
@@ -93,7 +94,8 @@ async def _run(
     store = ChatStore(persist=settings.chats_folder / "demo.jsonl")
     store.clear_messages()
     store.add_message(role="user", content=QUESTION)
-    orchestrator = Orchestrator(f"{url}/api/agent/chat", registry, store, AgentStore())
+    headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else None
+    orchestrator = Orchestrator(f"{url}/api/agent/chat", registry, store, AgentStore(), headers=headers)
     asset = MediaAsset(record.id, record.name, record.type, record.duration)
     view = RunView(console, sys.stdout, transcript=True)
     try:

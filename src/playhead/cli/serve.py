@@ -11,14 +11,15 @@ from playhead.cli.exits import DONE
 from playhead.cli.screen import put
 from playhead.config import Settings, connect_with
 from playhead.errors import ConfigError
-from playhead.server import create_app
-from playhead.server.listen import Server, address_of, listen
+from playhead.server import ServerOptions, create_app
+from playhead.server.access import LINK_SECONDS, Access
+from playhead.server.listen import Server, address_of, check_address, is_loopback, listen
 from playhead.session.durable.options import Durable
 
 
-def serve(settings: Settings, host: str, port: int, durable: Durable) -> int:
+def serve(settings: Settings, host: str, port: int, durable: Durable, options: ServerOptions) -> int:
     """Serve until SIGINT or SIGTERM. Returns the exit code."""
-    serving = Serving(create_app(settings=settings, durable=durable), host, port)
+    serving = Serving(create_app(settings=settings, durable=durable, options=options), host, port)
     try:
         connect_with(settings)
     except ConfigError as error:
@@ -28,7 +29,7 @@ def serve(settings: Settings, host: str, port: int, durable: Durable) -> int:
             bridge.run(serving.check())
             url = bridge.run(serving.start())
             put(sys.stderr, "Ctrl-C ends it.\n")
-            put(sys.stdout, f"Serving {url}\n")
+            put(sys.stdout, f"Serving {url}\n{serving.sign_in()}")
             bridge.run(serving.wait())
         finally:
             bridge.run(serving.stop())
@@ -49,19 +50,47 @@ def work(settings: Settings, durable: Durable) -> int:
     return DONE
 
 
+def link(settings: Settings, url: str) -> int:
+    """Print a new sign-in link of a server that has the same access token. Returns the exit code."""
+    put(sys.stdout, sign_in_link(Access(settings.token), url) + "\n")
+    put(sys.stderr, f"It works once, within {LINK_SECONDS / 60:.0f} minutes.\n")
+    return DONE
+
+
+def sign_in_link(access: Access, url: str) -> str:
+    """Return a new sign-in link. Raises `ConfigError` without a token."""
+    return f"{url.rstrip('/')}/sign-in?code={access.link_code()}"
+
+
 class Serving:
     """An app that is served while something else goes on.
 
-    The address is taken at once: raises `ConfigError` if it is not a loopback one, or is taken.
+    The address is taken at once: raises `ConfigError` if others reach it though nobody is asked who they
+    are, or if it is taken.
     """
 
     def __init__(self, app: Starlette, host: str, port: int) -> None:
+        check_address(app, host)
         self._app = app
+        self._host = host
         self._socket = listen(host, port)
         self.url = address_of(self._socket)
         self._ready = asyncio.Event()
         self._server = Server(app, self._ready.set)
         self._task: asyncio.Task[None] | None = None
+
+    def sign_in(self) -> str:
+        """The lines that say how to sign in; none where nobody has to."""
+        access: Access = self._app.state.playhead.access
+        if access.token is None:
+            return ""
+        lines = f"Sign in {sign_in_link(access, self.url)}\n"
+        if not is_loopback(self._host):
+            lines += (
+                "From another machine, put the name or address of this one in its place; over a network,\n"
+            )
+            lines += "let a proxy with TLS stand before it.\n"
+        return lines
 
     async def check(self) -> None:
         """Raise `StoreError` or `ConfigError` if the database cannot be used."""

@@ -32,6 +32,10 @@ _CHUNK = 1024 * 1024
 # An upload writes all the time; a part this old belongs to a process that died.
 _STALE_SECONDS = 3600.0
 _NAME_BYTES = 200
+# Its dot keeps it from being taken for a file.
+_OF_TENANTS = ".tenants"
+# An index that is not at hand is read again.
+_KNOWN_TENANTS = 1_000
 # Of an id that is not there, no more than this is said again.
 _SHOWN = 100
 
@@ -82,6 +86,21 @@ class MediaLibrary:
         # Between the look for the same file and its being in place, no other may come in.
         self._placing = threading.Lock()
         self._adoption = Adoption(_adopted)
+        self._tenants: dict[str, MediaLibrary] = {}
+
+    def of_tenant(self, tenant: str | None) -> "MediaLibrary":
+        """Return the media of a tenant: a library of its own, in a folder within this one's.
+
+        None is this library itself, which has none of theirs.
+        """
+        if tenant is None:
+            return self
+        # By its hash: any text names a tenant, and not every text names a folder.
+        name = hashlib.sha256(tenant.encode(errors="surrogatepass")).hexdigest()[:32]
+        if name not in self._tenants and len(self._tenants) >= _KNOWN_TENANTS:
+            self._tenants.pop(next(iter(self._tenants)))
+        made = MediaLibrary(self._folder / _OF_TENANTS / name, max_bytes=self._max_bytes)
+        return self._tenants.setdefault(name, made)
 
     async def add(
         self, name: str, chunks: AsyncIterator[bytes], *, max_bytes: int | None = None

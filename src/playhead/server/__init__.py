@@ -4,13 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from playhead.server.access import Identity
     from playhead.server.app import create_app
     from playhead.server.listen import serve
     from playhead.server.parts import ServerOptions
 
-__all__ = ["ServerOptions", "create_app", "serve"]
+__all__ = ["Identity", "ServerOptions", "create_app", "serve"]
 
-_HOMES = {"create_app": "app", "ServerOptions": "parts", "serve": "listen"}
+_HOMES = {"create_app": "app", "Identity": "access", "ServerOptions": "parts", "serve": "listen"}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,11 +23,12 @@ from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
 from playhead.media.types import Transcript
 from playhead.prompt import build_system_prompt
-from playhead.server import chat, media, runs
+from playhead.server import chat, media, runs, signin
+from playhead.server.access import Access
 from playhead.server.errors import ApiError, handle
-from playhead.server.guard import Guard
+from playhead.server.guard import PAGE_POLICY, Guard
 from playhead.server.openapi import openapi
-from playhead.server.parts import ConfiguredModel, Parts, ServerOptions, parts_of
+from playhead.server.parts import STATIC, ConfiguredModel, Parts, ServerOptions, parts_of
 from playhead.server.routes import Endpoint, starlette_routes
 from playhead.server.wire import (
     ChatBody,
@@ -47,15 +47,9 @@ from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
 
 CAPTION_TYPES = [kind.partition(";")[0] for kind in CONTENT_TYPES.values()]
-STATIC = Path(__file__).parent / "static"
 
-# No script but our own files, no other host, no frame around us.
-_PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
-    " media-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 _PAGE_HEADERS = {
-    "Content-Security-Policy": _PAGE_POLICY,
+    "Content-Security-Policy": PAGE_POLICY,
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
@@ -111,19 +105,31 @@ def create_app(
         speech=speech,
         options=options,
         own_sessions=sessions is None,
+        access=_access(options, held),
     )
     return _app(parts)
 
 
 def endpoints() -> Sequence[Endpoint]:
     """The route table."""
+    code = [("code", "That of the link.")]
     return (
         *_agent_endpoints(),
         *_media_endpoints(),
-        Endpoint("GET", "/healthz", healthz, reply=Health),
+        Endpoint(
+            "GET",
+            "/sign-in",
+            signin.sign_in,
+            status=303,
+            query=code,
+            errors=[429],
+            open=True,
+        ),
+        Endpoint("POST", "/sign-out", signin.sign_out, status=204, open=True),
+        Endpoint("GET", "/healthz", healthz, reply=Health, open=True),
         Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),
         Endpoint("GET", "/openapi.json", openapi_document, download=["application/json"]),
-        Endpoint("GET", "/", page, download=["text/html"]),
+        Endpoint("GET", "/", page, download=["text/html"], errors=[401], open=True),
     )
 
 
@@ -220,7 +226,7 @@ async def openapi_document(request: Request) -> Response:
 
 async def page(request: Request) -> Response:
     """The page: a player, its transcript and a chat."""
-    return FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
+    return await signin.instead(request) or FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
 
 
 def _app(parts: Parts) -> Starlette:
@@ -231,23 +237,45 @@ def _app(parts: Parts) -> Starlette:
         finally:
             await parts.stop()
 
-    middleware = [Middleware(Guard, parts=parts)]
-    if parts.options.origins:
-        middleware.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=parts.options.origins,
-                allow_methods=["GET", "POST", "DELETE"],
-                allow_headers=["*"],
-                expose_headers=["Run-Id"],
-            )
-        )
     app = Starlette(
         routes=[*starlette_routes(endpoints()), Mount("/static", StaticFiles(directory=STATIC))],
-        middleware=middleware,
+        middleware=_middleware(parts),
         exception_handlers={PlayheadError: handle, HTTPException: handle, ClientDisconnect: handle},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.state.playhead = parts
     return app
+
+
+def _access(options: ServerOptions, settings: Settings) -> Access:
+    for origin in options.origins:
+        scheme, _, place = origin.partition("://")
+        if scheme not in ("http", "https") or not place or set("*/") & set(place):
+            raise ConfigError(
+                f"ServerOptions: the origin is {origin!r}; it must be one such as 'https://app.example',"
+                " without a path. Its pages may do whatever the user may."
+            )
+    token = options.token or (None if options.identify else settings.token)
+    return Access(token, options.identify, session_seconds=options.session_seconds)
+
+
+def _middleware(parts: Parts) -> list[Middleware]:
+    options = parts.options
+    middleware = [Middleware(Guard, parts=parts)]
+    if options.proxies:
+        from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+        middleware.insert(0, Middleware(ProxyHeadersMiddleware, trusted_hosts=list(options.proxies)))
+    if options.origins:
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=options.origins,
+                allow_methods=["GET", "POST", "DELETE"],
+                allow_headers=["*"],
+                allow_credentials=True,
+                expose_headers=["Retry-After", "Run-Id"],
+            )
+        )
+    return middleware

@@ -25,6 +25,9 @@ Code = Literal[
     "range",
     "bad_host",
     "bad_origin",
+    "forbidden",
+    "too_many_requests",
+    "unauthorized",
     "stopping",
     "conflict",
     "config",
@@ -77,6 +80,8 @@ _MEDIA_STATUS = {
 _STORE_STATUS = {"not_found": 404, "invalid": 400, "conflict": 409, "stopping": 503}
 _HTTP_CODES: dict[int, tuple[Code, str]] = {
     400: ("invalid", "The request could not be read."),
+    401: ("unauthorized", "The application does not know who asks."),
+    403: ("forbidden", "The application does not allow this."),
     404: ("not_found", "There is nothing at this address."),
     405: ("method_not_allowed", "This address does not answer that method."),
     413: ("too_large", "The body is too large."),

@@ -2,7 +2,8 @@
 
 A server on a loopback address answers every page that the same machine's browser shows, unless it
 looks at two headers. `Host`: a foreign name that was rebound to this address is refused (421).
-`Origin`: a request that changes something must come from a page of ours (403).
+`Origin`: a request that changes something must come from a page of ours (403). Who asks is looked at
+behind it, where the route is known (`routes.py`).
 """
 
 import asyncio
@@ -16,6 +17,11 @@ from playhead.server.errors import ApiError, api_error, json_error
 from playhead.server.parts import Parts
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+# No script but our own files, no other host, no frame around us.
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
+    " media-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
@@ -37,7 +43,7 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                MutableHeaders(scope=message).setdefault("X-Content-Type-Options", "nosniff")
+                _harden(MutableHeaders(scope=message))
             await send(message)
 
         scope["playhead"] = self.parts
@@ -80,13 +86,24 @@ def check_origin(scope: Scope, origins: Sequence[str]) -> None:
         return
     scheme, _, place = origin.lower().partition("://")
     port = _DEFAULT_PORTS.get(scheme, "")
-    if not place or place.removesuffix(port) != headers.get("host", "").lower().removesuffix(port):
+    # Behind a proxy that is not named, we do not know that a page came by https; never the other way round.
+    downgraded = scope["scheme"] == "https" and scheme != "https"
+    host = headers.get("host", "").lower().removesuffix(port)
+    if downgraded or not place or place.removesuffix(port) != host:
         raise ApiError(
             403,
             "bad_origin",
             f"Pages of {origin[:200]!r} may not use this server. If they should, name that origin in"
             " ServerOptions(origins=...).",
         )
+
+
+def _harden(headers: MutableHeaders) -> None:
+    """Give every answer what keeps a browser from making more of it than it is."""
+    headers.setdefault("X-Content-Type-Options", "nosniff")
+    if headers.get("content-type", "").startswith("text/html"):
+        headers.setdefault("Content-Security-Policy", PAGE_POLICY)
+        headers.setdefault("Referrer-Policy", "no-referrer")
 
 
 def _without_port(host: str) -> str:

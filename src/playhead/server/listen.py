@@ -1,4 +1,4 @@
-"""`serve`: the app on a loopback address, until a signal ends it."""
+"""`serve`: the app on an address, until a signal ends it. Others than loopback take an access token."""
 
 import asyncio
 import ipaddress
@@ -10,6 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from playhead.errors import ConfigError
+from playhead.server.access import HOW_TO_MAKE
 from playhead.server.parts import Parts
 
 # Together well under five seconds: what runs may take to end, then what open connections may.
@@ -31,13 +32,14 @@ async def serve(
     ends the server in the same way.
 
     Args:
-        host: a loopback address or name.
+        host: an address, or a name of this machine; other than loopback only where who asks must be known.
         port: 0 for any that is free.
         on_ready: called with the address once connections are taken.
 
     Raises:
-        ConfigError: the address is not a loopback one, or is taken.
+        ConfigError: the address is one that others reach, and anybody may ask; or it is taken.
     """
+    check_address(app, host)
     with listen(host, port) as listener:
         server = Server(app, lambda: on_ready and on_ready(address_of(listener)))
         try:
@@ -85,27 +87,34 @@ class Server(uvicorn.Server):
 
 
 def address_of(listener: socket.socket) -> str:
-    """The URL of a listening socket."""
+    """The URL of a listening socket, as it is reached from this machine."""
     host, port = listener.getsockname()[:2]
+    if ipaddress.ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _check_loopback(host: str) -> None:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
     try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        loopback = False
-    if not loopback:
-        raise ConfigError(
-            f"Playhead serves loopback addresses only, and host is {host!r}: whoever reaches it may use it,"
-            " and access tokens come with a later version. Use 127.0.0.1, or mount `create_app()` in an app"
-            " that checks who asks."
-        )
+        return False
+
+
+def check_address(app: Starlette, host: str) -> None:
+    """Raise `ConfigError` if others reach an address, and the app does not ask who they are."""
+    parts: Parts = app.state.playhead
+    if is_loopback(host) or (host and parts.access.required):
+        return
+    raise ConfigError(
+        f"The host is {host!r}, which is no loopback address: whoever reaches it could use this server."
+        f" Set an access token, PLAYHEAD_TOKEN (make one with: {HOW_TO_MAKE}), or serve on 127.0.0.1."
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Bind a loopback address. Raises `ConfigError` for another one, or one that is taken."""
-    _check_loopback(host)
+    """Bind an address. Raises `ConfigError` for one that is taken, or is not of this machine."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named, as asyncio turns Nagle's delay off (40 ms an answer) only where it is.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

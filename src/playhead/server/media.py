@@ -16,7 +16,7 @@ from playhead.media.types import Transcript
 from playhead.server.body import bounded, drain
 from playhead.server.errors import ApiError
 from playhead.server.multipart import file_part
-from playhead.server.parts import parts_of
+from playhead.server.parts import Parts, parts_of
 from playhead.server.wire import MediaItem, MediaList, dump
 
 # Shown in place by a browser; anything else is only ever saved.
@@ -42,7 +42,7 @@ async def upload_media(request: Request) -> Response:
     """
     parts = parts_of(request)
     parts.check_open()
-    limit = parts.options.max_upload
+    limit = _room(parts)
     form = request.headers.get("content-type", "").lower().startswith("multipart/form-data")
     async with aclosing(bounded(request, limit + _FORM_ROOM if form else limit)) as body:
         try:
@@ -54,6 +54,20 @@ async def upload_media(request: Request) -> Response:
                     await drain(body)
             raise
     return Response(dump(item(record)), 201, media_type="application/json")
+
+
+def _room(parts: Parts) -> int:
+    """How many bytes a file may have. Raises `ApiError` 413 where there is no room for any."""
+    options = parts.options
+    if options.max_stored is None:
+        return options.max_upload
+    left = options.max_stored - sum(record.size for record in parts.library.list())
+    if left <= 0:
+        text = (
+            f"The media library is full: at most {options.max_stored:,} bytes are kept. Remove a file first."
+        )
+        raise ApiError(413, "too_large", text)
+    return min(options.max_upload, left)
 
 
 async def _form_file(request: Request, body: AsyncGenerator[bytes, None]) -> _File:

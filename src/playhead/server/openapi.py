@@ -14,6 +14,11 @@ from playhead.server.wire import ErrorBody
 
 _REF = "#/components/schemas/{name}"
 _ALWAYS = (403, 421, 500)
+# Beside them, where it matters who asks.
+_GUARDED = (401, 429)
+_SECURITY = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "The access token, if there is one."}
+}
 _STREAM = (
     "Server-sent events: `event` is the type, `data` one line of JSON, comments keep the connection open."
     " Each `data` is an object of {types}."
@@ -40,7 +45,8 @@ def openapi(endpoints: Sequence[Endpoint], *, version: str, server: str = "/") -
         },
         "servers": [{"url": server}],
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": _SECURITY},
+        "security": [{"bearer": []}, {}],
     }
 
 
@@ -61,6 +67,8 @@ def _operation(endpoint: Endpoint, schemas: Mapping[str, Any]) -> dict[str, Any]
     ]
     if text:
         operation["description"] = text
+    if endpoint.open:
+        operation["security"] = []
     if endpoint.body is not None:
         operation["requestBody"] = {"required": True, "content": _json(schemas[repr(endpoint.body)])}
     elif endpoint.upload:
@@ -83,7 +91,7 @@ def _responses(endpoint: Endpoint, schemas: Mapping[str, Any]) -> dict[str, Any]
     if content:
         answer["content"] = content
     responses[str(endpoint.status)] = answer
-    for status in sorted({*endpoint.errors, *_ALWAYS}):
+    for status in sorted({*endpoint.errors, *_ALWAYS, *(() if endpoint.open else _GUARDED)}):
         error = _json({"$ref": _REF.format(name="ErrorBody")})
         responses[str(status)] = {"description": HTTPStatus(status).phrase, "content": error}
     return responses
@@ -91,7 +99,8 @@ def _responses(endpoint: Endpoint, schemas: Mapping[str, Any]) -> dict[str, Any]
 
 def _stream_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     refs = [option["$ref"].rpartition("/")[2] for option in schema.get("anyOf", [schema])]
-    return {"type": "string", "description": _STREAM.format(types=", ".join(refs))}
+    # Without a type: some tools hold it against each event, others against the whole text.
+    return {"description": _STREAM.format(types=", ".join(refs))}
 
 
 def _json(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """What the routes work with: one set of parts for each app, none of it global."""
 
 import asyncio
+import copy
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,13 +18,17 @@ from playhead.llm.breaker import BreakerStore
 from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
 from playhead.options import LoopOptions
+from playhead.server.access import Access, Identify, Identity
 from playhead.server.errors import ApiError
+from playhead.server.limits import Buckets, Places, check_room
+from playhead.server.tenants import sessions_of
 from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
 from playhead.types import LLMRequest, LLMResult
 
 T = TypeVar("T")
 
+STATIC = Path(__file__).parent / "static"
 MIB = 1024 * 1024
 _LONGEST_WAIT = 5.0
 
@@ -37,7 +43,20 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
         heartbeat: seconds of silence after which a stream sends a comment.
         hosts: values of the `Host` header that are served, without port. None: on a loopback
             address the loopback names only, elsewhere any, because only the application knows.
-        origins: origins of other sites' pages that may use this server, such as `http://localhost:5173`.
+        origins: origins of other sites' pages that may use this server, such as `http://localhost:5173`;
+            they may send cookies along, so each is to be trusted.
+        token: who asks must have it, or a cookie that a sign-in link gave. None: that of the settings
+            (`PLAYHEAD_TOKEN`), unless there is an `identify`.
+        identify: the application's own authentication: `async (request) -> Identity | None`. See `Access`.
+        session_seconds: for how long a browser stays signed in.
+        stream_seconds: where who asks must be known, a stream of events ends after so long, and the
+            client comes back to it, if it still may.
+        proxies: addresses of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+        requests_per_minute: of one identity, or of one address where all have the same; None: no limit.
+        refusals_per_minute: answers of 401 to one address, before it is told to wait.
+        max_runs: of one tenant's or user's runs at a time, those in line included.
+        max_streams: of one identity's, or address's, event streams at a time.
+        max_stored: bytes of media of one tenant or user in all.
     """
 
     loop: LoopOptions = LoopOptions()
@@ -46,6 +65,19 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float = 15.0
     hosts: Sequence[str] | None = None
     origins: Sequence[str] = ()
+    token: str | None = None
+    identify: Identify | None = None
+    session_seconds: float = 14 * 86_400.0
+    stream_seconds: float = 900.0
+    proxies: Sequence[str] = ()
+    requests_per_minute: int | None = 1_200
+    refusals_per_minute: int | None = 30
+    max_runs: int | None = 50
+    max_streams: int | None = 50
+    max_stored: int | None = None
+
+    def __repr__(self) -> str:
+        return f"ServerOptions(hosts={self.hosts!r}, origins={self.origins!r}, ...)"
 
 
 class NotConfiguredError(LLMError):
@@ -112,6 +144,7 @@ class Parts:
         speech: SpeechService,
         options: ServerOptions,
         own_sessions: bool,
+        access: Access,
     ) -> None:
         self.model = model
         self.registry = registry
@@ -120,8 +153,32 @@ class Parts:
         self.speech = speech
         self.options = options
         self.own_sessions = own_sessions
-        self.stopping = False
+        self.access = access
+        self.requests = Buckets(options.requests_per_minute)
+        self.refusals = Buckets(options.refusals_per_minute)
+        self.streams = Places(options.max_streams, "event streams")
+        # Shared with what `of` returns.
+        self._end = asyncio.Event()
         self._calls: set[asyncio.Task[Any]] = set()
+
+    def of(self, identity: Identity) -> "Parts":
+        """Return these parts as one of those who ask sees them: with their threads and their media only."""
+        seen = copy.copy(self)
+        tenant, most = identity.scope, self.options.max_runs
+        seen.sessions = sessions_of(self.sessions, tenant, lambda n: check_room(n, most, "runs"))
+        if tenant is not None:
+            seen.library = self.library.of_tenant(tenant)
+        return seen
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the server's end is near."""
+        return self._end.is_set()
+
+    @property
+    def stream_seconds(self) -> float | None:
+        """After how long a stream ends, so that who follows it is asked again who they are."""
+        return self.options.stream_seconds if self.access.required else None
 
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start work that ends with the server at the latest. Raises `ApiError` once that is near."""
@@ -166,13 +223,13 @@ class Parts:
 
     async def stop(self) -> None:
         """End what goes on. Safe to call twice."""
-        self.stopping = True
+        self._end.set()
         for task in tuple(self._calls):
             task.cancel()
         await asyncio.gather(self.sessions.aclose(), self.speech.aclose())
 
 
 def parts_of(request: Request) -> Parts:
-    """The parts that `Guard` put into the request."""
+    """The parts of who asks; in an endpoint that is open to all, those of the whole app."""
     parts: Parts = request.scope["playhead"]
     return parts

@@ -133,7 +133,8 @@ def _stream(parts: Parts, events: AsyncGenerator[Shown, None], run_id: str | Non
             if error.code != "stopping":  # that came between the answer's first line and its events
                 raise
 
-    return EventStream(frames(), parts.options.heartbeat, {} if run_id is None else {"Run-Id": run_id})
+    headers = {} if run_id is None else {"Run-Id": run_id}
+    return EventStream(frames(), parts.options.heartbeat, headers, parts.stream_seconds)
 
 
 def _after(request: Request) -> str | None:

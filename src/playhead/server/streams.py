@@ -34,16 +34,22 @@ async def gone(receive: Receive) -> None:
 class EventStream(Response):
     """Sends frames as they come, and a comment whenever nothing was sent for `heartbeat` seconds.
 
-    When the client leaves, `frames` is closed where it stands: what that stops is its own business.
+    When the client leaves, `frames` is closed where it stands: what that stops is its own business. So
+    it is after `lasts` seconds, when the client has to come back.
     """
 
     def __init__(
-        self, frames: AsyncGenerator[bytes, None], heartbeat: float, headers: Mapping[str, str] | None = None
+        self,
+        frames: AsyncGenerator[bytes, None],
+        heartbeat: float,
+        headers: Mapping[str, str] | None = None,
+        lasts: float | None = None,
     ) -> None:
         super().__init__(headers={**HEADERS, **(headers or {})})
         del self.headers["content-length"]
         self.frames = frames
         self.heartbeat = heartbeat
+        self.lasts = lasts
         self.over = False
         self.sent_at = 0.0
 
@@ -55,9 +61,12 @@ class EventStream(Response):
         writer = asyncio.create_task(self._write(send))
         helpers = (asyncio.create_task(gone(receive)), asyncio.create_task(self._beat(send)))
         try:
-            await asyncio.wait((writer, helpers[0]), return_when=asyncio.FIRST_COMPLETED)
+            left = asyncio.FIRST_COMPLETED
+            ended, _ = await asyncio.wait((writer, helpers[0]), timeout=self.lasts, return_when=left)
             if writer.done():
                 await writer
+            elif not ended:
+                await self._break_off(writer, send)
         finally:
             self.over = True
             for task in (writer, *helpers):
@@ -70,6 +79,13 @@ class EventStream(Response):
             async for data in frames:
                 await self._send(send, data)
         self.over = True
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _break_off(self, writer: asyncio.Task[None], send: Send) -> None:
+        """End between two frames: what is being sent goes out whole."""
+        self.over = True
+        writer.cancel()
+        await asyncio.wait((writer,))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _beat(self, send: Send) -> None:

@@ -111,6 +111,12 @@ class Opened:
             created_at=now_ms(),
         )
 
+    def at_work(self, tenant: str | None) -> int:
+        """How many runs of a tenant are carried out here, in line, or being accepted."""
+        threads = [run.thread for run in self.lines.runs.values() if run.run_id not in self._accepting]
+        threads += [thread for thread, _ in self._accepting.values()]
+        return sum(thread.tenant_id == tenant for thread in threads)
+
     async def accept(self, row: RunRow, context: Any, replaces: int | None = None) -> LiveRun | RunRow:
         """Write a run and put it into its line; or return the one that its message began before.
 

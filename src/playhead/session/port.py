@@ -69,6 +69,7 @@ class StoredPort(PlainPort):
     ) -> None:
         plain = {"cancel": cancel, "answers": run.answers, "turn_id": run.turn_id, "run_id": run.run_id}
         super().__init__((), **plain)  # type: ignore[arg-type]  # named as they are
+        self.tenant = run.tenant_id
         self.quiet = False
         self.journal = journal or Journal(ledger, run, feed, flush_seconds, on_deleted=on_deleted)
         self.delta = self.journal.live

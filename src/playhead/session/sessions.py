@@ -6,7 +6,6 @@ it. It ends with exactly one last event, also when the application's own code fa
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from types import TracebackType
 from typing import Any
 
 from msgspec.structs import replace
@@ -103,9 +102,7 @@ class Sessions:
         await self._opened()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def check(self) -> None:
@@ -248,6 +245,10 @@ class Sessions:
         opened = await self._opened()
         rows = await opened.ledger.runs(Thread(thread_id, tenant))
         return [row for row in rows if not await opened.settled(row)]
+
+    async def at_work(self, *, tenant: str | None = None) -> int:
+        """How many runs of a tenant this process carries out, or holds in line."""
+        return (await self._opened()).at_work(tenant)
 
     async def last_run(self, thread_id: str, *, tenant: str | None = None) -> RunRow | None:
         """The newest run of a thread."""

@@ -39,6 +39,7 @@ async def run_blocking(call: Callable[[ToolContext], Any], context: ToolContext)
         context.idempotency_key,
         lambda *args, **kwargs: None if stopped.is_set() else context.progress(*args, **kwargs),
         lambda: stopped.is_set() or context.is_cancelled(),
+        context.tenant,
     )
 
     def deliver(value: Any, error: BaseException | None) -> None:

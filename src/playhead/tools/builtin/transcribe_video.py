@@ -50,6 +50,9 @@ class Library(Protocol):
             MediaError: there is none with that id (`not_found`).
         """
 
+    def of_tenant(self, tenant: str | None) -> "Library":
+        """Return the files of a tenant, and of no other."""
+
 
 class SpokenSegment(Protocol):
     """A piece of speech; times in seconds."""
@@ -103,10 +106,11 @@ def transcribe_video(library: Library | None, service: Transcriber | None) -> To
             raise ToolError(
                 "Transcription is not set up here: the application has no media library or no speech engine."
             )
-        asset = _choose(_assets(context.context, library), _text(args, "assetId"))
+        files = library if context.tenant is None else library.of_tenant(context.tenant)
+        asset = _choose(_assets(context.context, files), _text(args, "assetId"))
         try:
             transcript = await service.transcribe(
-                library.path(asset.id),
+                files.path(asset.id),
                 language=_text(args, "language"),
                 model_id=_text(args, "modelId"),
                 on_progress=context.progress,

@@ -1,0 +1,205 @@
+"""The application's own authentication: threads, runs, approvals and media of one unknown to another."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from playhead import AgentLoop, ConfigError, Sessions, tool
+from playhead.config import create_library, create_registry, create_speech
+from playhead.server import Identity, ServerOptions, create_app
+from playhead.server.tenants import sessions_of
+from playhead.testing import ScriptedLLM
+from tests.server.support import (
+    SAMPLE,
+    SPOKEN,
+    STREAM,
+    all_frames,
+    ask,
+    frames,
+    served,
+    settings,
+    speech_endpoint,
+)
+
+pytestmark = pytest.mark.anyio
+
+RUNS = "/api/agent/threads/t/runs"
+
+
+async def by_header(request: Request) -> Identity | None:
+    """As an application does by its session, or a token of its own."""
+    who = request.headers.get("x-who")
+    if who is None:
+        return None
+    if who == "banned":
+        raise HTTPException(403)
+    tenant, _, user = who.partition(":")
+    return Identity(tenant or None, user or None)
+
+
+def who(name: str, **more: str) -> dict[str, Any]:
+    return {"headers": {"X-Who": name, **more}}
+
+
+@tool(approval=True)
+async def wipe() -> str:
+    """Wipe it."""
+    return "wiped"
+
+
+@asynccontextmanager
+async def shared(home: Path, *script: Any, **more: Any) -> AsyncIterator[aiohttp.ClientSession]:
+    """A server that many use, each as who they say they are."""
+    async with speech_endpoint() as endpoint:
+        held = settings(home, speech_base_url=f"{endpoint.url}/v1")
+        library, speech = create_library(held), create_speech(held)
+        registry = create_registry(held, library, speech)
+        registry.register(wipe)
+        llm = ScriptedLLM(*script, default="ok")
+        options = ServerOptions(identify=by_header, **more)
+        parts: dict[str, Any] = {"llm": llm, "library": library, "speech": speech, "registry": registry}
+        async with served(create_app(settings=held, options=options, **parts)) as client:
+            yield client
+
+
+async def test_who_the_application_does_not_know_is_401(tmp_path: Path) -> None:
+    async with shared(tmp_path) as client:
+        status, answer = await ask(client, "GET", "/api/media")
+        assert (status, answer["code"]) == (401, "unauthorized")
+        status, answer = await ask(client, "GET", "/api/media", **who("banned"))
+        assert (status, answer["code"]) == (403, "forbidden")
+        assert (await ask(client, "GET", "/api/media", **who("a")))[0] == 200
+        # Its cookie would come along with what another site's page asks for.
+        status, answer = await ask(
+            client, "POST", RUNS, json={"message": "x"}, **who("a", Cookie="session=1")
+        )
+        assert (status, answer["code"]) == (403, "bad_origin")
+
+
+# Each is somebody else than "a:b", though their names are made to look alike.
+OTHERS = ["a", "a:c", "c:b", ":b", ":a/b", "a/b", "a%2Fb", "a/b:", "A:b", ":"]
+
+
+async def test_what_is_anothers_is_not_there(tmp_path: Path) -> None:
+    """404 and not 403: that it exists is theirs to know as well."""
+    async with shared(tmp_path, ("wipe", {})) as client:
+        owner = who("a:b")
+        async with client.post("/api/media?name=own.mp4", data=SAMPLE.read_bytes(), **owner) as response:
+            media = (await response.json())["id"]
+        events = await all_frames(client, "POST", RUNS, json={"message": "secret words"}, **owner)
+        assert events[-1][0] == "run_paused"
+        run = events[-1][1]["runId"]
+        _, view = await ask(client, "GET", "/api/agent/threads/t", **owner)
+        call = view["pending"][0]
+        answer = {"callId": call["call"]["id"], "argsHash": call["argsHash"], "approved": True}
+        for other in OTHERS:
+            them = who(other)
+            unknown = [
+                ("GET", f"/api/agent/runs/{run}/events", None),
+                ("POST", f"/api/agent/runs/{run}/cancel", None),
+                ("POST", f"/api/agent/runs/{run}/tool-results", answer),
+                ("GET", f"/api/media/{media}/content", None),
+                ("GET", f"/api/media/{media}/transcript", None),
+                ("GET", f"/api/media/{media}/captions.vtt", None),
+                ("DELETE", f"/api/media/{media}", None),
+            ]
+            for method, path, body in unknown:
+                status, told = await ask(client, method, path, json=body, **them)
+                assert (status, told["code"]) == (404, "not_found"), (other, method, path)
+                nothing = path.replace(run, "0").replace(media, "0")
+                _, of_none = await ask(client, method, nothing, json=body, **them)
+                assert told["error"].replace(run, "0").replace(media, "0") == of_none["error"]
+            assert await ask(client, "GET", "/api/media", **them) == (200, {"items": []})
+            empty = (200, {"messages": [], "seq": 0})
+            assert await ask(client, "GET", "/api/agent/threads/t", **them) == empty
+            assert (await client.delete("/api/agent/threads/t", **them)).status == 204
+        assert (await ask(client, "POST", f"/api/agent/runs/{run}/tool-results", json=answer, **owner))[
+            0
+        ] == 202
+        assert len((await ask(client, "GET", "/api/media", **owner))[1]["items"]) == 1
+
+
+async def test_a_thread_of_the_same_name_is_another_one(tmp_path: Path) -> None:
+    async with shared(tmp_path) as client:
+        said: dict[str, list[str]] = {}
+        for name in ("a:b", "a:c", "a"):
+            body = {"message": {"content": f"I am {name}", "id": "m1"}}
+            await all_frames(client, "POST", RUNS, json=body, **who(name))
+        for name in ("a:b", "a:c", "a"):
+            _, view = await ask(client, "GET", "/api/agent/threads/t", **who(name))
+            said[name] = [m["content"] for m in view["messages"] if m["role"] == "user"]
+            async with client.get("/api/agent/threads/t/events", **who(name)) as stream:
+                told = frames(stream)
+                while (event := await anext(told))[0] != "user_message":
+                    pass
+                assert event[1]["message"]["content"] == f"I am {name}"
+        assert said == {name: [f"I am {name}"] for name in said}
+
+
+async def test_a_tool_opens_the_media_of_whose_run_it_is_only(tmp_path: Path) -> None:
+    """What a client puts into the context proves nothing."""
+    names = ("a:b", "a:c", "c")
+    async with shared(tmp_path, *[("transcribe_video", {}), "done"] * len(names)) as client:
+        async with client.post("/api/media?name=own.mp4", data=SAMPLE.read_bytes(), **who("a:b")) as response:
+            media = (await response.json())["id"]
+        context = {"mediaAssets": [{"id": media, "name": "own.mp4", "type": "video"}]}
+        body = {"message": "Transcribe", "context": context}
+        told = {}
+        for name in names:
+            events = await all_frames(client, "POST", RUNS, json=body, **who(name))
+            told[name] = next(event["result"] for kind, event in events if kind == "tool_result")
+        assert SPOKEN in told["a:b"]["result"]["text"]
+        for name in names[1:]:
+            assert "not in the media library" in told[name]["error"]
+        assert (await ask(client, "GET", f"/api/media/{media}/transcript", **who("a:b")))[0] == 200
+        assert (await ask(client, "GET", f"/api/media/{media}/transcript", **who("c")))[0] == 404
+
+
+async def test_a_stream_does_not_outlive_for_long_who_may_read_it(tmp_path: Path) -> None:
+    """It ends where it stands, and goes on from there for who still may."""
+    allowed = True
+
+    async def while_allowed(request: Request) -> Identity | None:
+        return Identity("a") if allowed else None
+
+    options = ServerOptions(identify=while_allowed, stream_seconds=0.05, heartbeat=60)
+    async with served(llm=ScriptedLLM("one"), settings=settings(tmp_path), options=options) as client:
+        events = await all_frames(client, "POST", RUNS, json={"message": "x"})
+        path, last = "/api/agent/threads/t/events", events[-1][1]["seq"]
+        assert await all_frames(client, "GET", path, params={"after": last}) == []
+        allowed = False
+        status, answer = await ask(client, "GET", path, params={"after": last}, headers=STREAM)
+        assert (status, answer["code"]) == (401, "unauthorized")
+
+
+async def test_what_is_about_more_than_one_tenant_is_out_of_reach() -> None:
+    async with Sessions(AgentLoop(ScriptedLLM("ok"))) as sessions:
+        theirs = sessions_of(sessions, "a")
+        await theirs.run("t", "hi")
+        assert len(await theirs.history("t", tenant="b")) == 2, "no tenant can be named in it"
+        assert await sessions.history("t") == ()
+        for name in ("delete_tenant", "delete_before", "calls", "aclose", "_opened", "breakers"):
+            with pytest.raises(AttributeError):
+                getattr(theirs, name)
+
+
+def test_a_hook_that_names_nobody_is_wrong() -> None:
+    wrongs: list[dict[str, Any]] = [{"tenant": ""}, {"user": ""}, {"tenant": 7}]
+    for wrong in wrongs:
+        with pytest.raises(ConfigError, match="Identity"):
+            Identity(**wrong)
+
+
+async def test_a_hook_that_returns_something_else_lets_nobody_in(tmp_path: Path) -> None:
+    async def wrong(request: Request) -> Any:
+        return {"user": "a"}
+
+    async with served(settings=settings(tmp_path), options=ServerOptions(identify=wrong)) as client:
+        status, answer = await ask(client, "GET", "/api/media")
+        assert (status, answer["code"]) == (500, "internal")
