@@ -43,9 +43,6 @@ class Media:
     calls: list[Any] = field(default_factory=list)
     begun: asyncio.Event | None = None
 
-    def of_tenant(self, tenant: str | None) -> "Media":
-        return self
-
     def assets(self) -> Sequence[MediaAsset]:
         return self.known
 

@@ -272,7 +272,7 @@ def _middleware(parts: Parts) -> list[Middleware]:
             Middleware(
                 CORSMiddleware,
                 allow_origins=options.origins,
-                allow_methods=["GET", "POST", "DELETE"],
+                allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
                 allow_headers=["*"],
                 allow_credentials=True,
                 expose_headers=["Retry-After", "Run-Id"],

@@ -3,6 +3,7 @@
 from playhead.tools.builtin.echo_context import echo_context
 from playhead.tools.builtin.transcribe_video import Library, Transcriber, transcribe_video
 from playhead.tools.registry import ToolRegistry
+from playhead.tools.tenants import belonging, for_each_tenant
 
 __all__ = ["Library", "Transcriber", "default_registry", "echo_context", "transcribe_video"]
 
@@ -12,9 +13,11 @@ def default_registry(
 ) -> ToolRegistry:
     """Return a registry with `transcribe_video` in it, and `echo_context` beside it for the mock model.
 
-    Without a library and a service `transcribe_video` is there too, and answers that it is not set up.
+    Without a library and a service it is there too, and answers that it is not set up. For the
+    run of a tenant it has the media of that tenant, `library.of_tenant(...)`.
     """
-    registry = ToolRegistry([transcribe_video(library, service)])
+    transcribe = for_each_tenant(lambda tenant: transcribe_video(belonging(library, tenant), service))
+    registry = ToolRegistry([transcribe])
     if mock:
         registry.register(echo_context())
     return registry

@@ -50,9 +50,6 @@ class Library(Protocol):
             MediaError: there is none with that id (`not_found`).
         """
 
-    def of_tenant(self, tenant: str | None) -> "Library":
-        """Return the files of a tenant, and of no other."""
-
 
 class SpokenSegment(Protocol):
     """A piece of speech; times in seconds."""
@@ -106,11 +103,10 @@ def transcribe_video(library: Library | None, service: Transcriber | None) -> To
             raise ToolError(
                 "Transcription is not set up here: the application has no media library or no speech engine."
             )
-        files = library if context.tenant is None else library.of_tenant(context.tenant)
-        asset = _choose(_assets(context.context, files), _text(args, "assetId"))
+        asset = _choose(_assets(context.context, library), _text(args, "assetId"))
         try:
             transcript = await service.transcribe(
-                files.path(asset.id),
+                library.path(asset.id),
                 language=_text(args, "language"),
                 model_id=_text(args, "modelId"),
                 on_progress=context.progress,
