@@ -4,6 +4,7 @@ Both are made once, in a thread, and kept by the hash of the file.
 """
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -66,6 +67,10 @@ class Previews:
         return await self._made(
             self._folder / sha256 / f"thumbnails-{_VERSION}.json", Thumbnails, path, draw_sheet
         )
+
+    async def forget(self, sha256: str) -> None:
+        """Forget what was made of a file."""
+        await asyncio.to_thread(shutil.rmtree, self._folder / sha256, ignore_errors=True)
 
     async def _made(
         self, place: Path, kind: type[T], path: Path, make: Callable[[Path, IsCancelled], T]

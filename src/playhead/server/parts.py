@@ -17,6 +17,7 @@ from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
 from playhead.options import LoopOptions
 from playhead.server.errors import ApiError
+from playhead.server.workspace import Workspace
 from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
 from playhead.types import LLMRequest, LLMResult
@@ -110,6 +111,7 @@ class Parts:
         sessions: Sessions,
         library: MediaLibrary,
         speech: SpeechService,
+        workspace: Workspace,
         options: ServerOptions,
         own_sessions: bool,
     ) -> None:
@@ -118,6 +120,7 @@ class Parts:
         self.sessions = sessions
         self.library = library
         self.speech = speech
+        self.workspace = workspace
         self.options = options
         self.own_sessions = own_sessions
         self.stopping = False
