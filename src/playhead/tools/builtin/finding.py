@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from os.path import commonprefix
 from typing import Any
 
 import msgspec
@@ -44,7 +45,7 @@ def fold(text: str) -> str:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text, folded."""
-    return [fold(word) for word in _WORD.findall(text)]
+    return [fold(word) for word in _WORD.findall(unicodedata.normalize("NFC", text))]
 
 
 def heard(segments: Iterable[Any]) -> list[Heard]:
@@ -61,9 +62,12 @@ def heard(segments: Iterable[Any]) -> list[Heard]:
 
 
 def _placed(text: str, start: float, end: float, line: int, *, guessed: bool) -> Iterator[Heard]:
-    length = len(text) or 1
-    for match in _WORD.finditer(text):
-        at, until = (start + (end - start) * place / length for place in match.span())
+    text = unicodedata.normalize("NFC", text.strip())
+    matches = list(_WORD.finditer(text))
+    for match in matches:
+        at, until = start, end  # of a word by itself, commas included
+        if len(matches) > 1:
+            at, until = (start + (end - start) * place / len(text) for place in match.span())
         yield Heard(fold(match[0]), match[0], at, until, line, guessed)
 
 
@@ -122,9 +126,11 @@ def _alike(vocabulary: Iterable[str], asked: Sequence[str]) -> dict[str, Mapping
 def _likeness(matcher: "SequenceMatcher[str]", word: str, wanted: str) -> float:
     if len(wanted) < 3 or len(word) < 3:
         return 0.0
-    # An ending is not another word: "ask" and "asking".
-    if word.startswith(wanted) or (wanted.startswith(word) and len(word) > 3):
-        return max(_ALIKE, min(len(word), len(wanted)) / max(len(word), len(wanted)))
+    # Another ending is not another word: "asks" and "asking".
+    short, long = sorted((len(word), len(wanted)))
+    same = len(commonprefix([word, wanted]))
+    if same >= max(3, short - 1, long / 2):
+        return max(_ALIKE, short / long)
     matcher.set_seq1(word)
     if matcher.real_quick_ratio() < _ALIKE or matcher.quick_ratio() < _ALIKE:
         return 0.0
