@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from playhead.llm.attempts import Target
     from playhead.llm.router import AIRouter
     from playhead.media.library import MediaLibrary
+    from playhead.media.previews import Previews
     from playhead.media.service import SpeechService
     from playhead.probe import Probe
+    from playhead.tools.builtin import Transcriber
     from playhead.tools.registry import ToolRegistry
 
 
@@ -299,6 +301,13 @@ def create_library(settings: Settings, *, max_bytes: int | None = None) -> "Medi
     return MediaLibrary(settings.media_folder, max_bytes=max_bytes or MAX_BYTES)
 
 
+def create_previews(settings: Settings) -> "Previews":
+    """Return what draws waveforms and thumbnails, and keeps them in the cache folder."""
+    from playhead.media.previews import Previews
+
+    return Previews(settings.cache_folder / "previews")
+
+
 def create_speech(settings: Settings) -> "SpeechService":
     """Return what transcribes: the endpoint of `PLAYHEAD_SPEECH_BASE_URL`, or a model of this machine.
 
@@ -321,7 +330,7 @@ def create_speech(settings: Settings) -> "SpeechService":
 
 
 def create_registry(
-    settings: Settings, library: "MediaLibrary", speech: "SpeechService", *, llm: AgentLLM | None = None
+    settings: Settings, library: "MediaLibrary", speech: "Transcriber", *, llm: AgentLLM | None = None
 ) -> "ToolRegistry":
     """Return the default tools over a library and a speech service.
 

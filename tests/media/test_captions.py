@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from playhead.errors import MediaError
 from playhead.media.captions import render, write_srt, write_vtt
-from playhead.media.cues import COLUMNS, LINES, Cue, clean, make_cues, width
+from playhead.media.cues import COLUMNS, LINES, Cue, CueStyle, clean, make_cues, width
 from playhead.media.types import Segment, Transcript, Word
 
 
@@ -213,3 +213,25 @@ def test_an_unknown_format_is_named() -> None:
     """R32: the error says which there are."""
     with pytest.raises(MediaError, match="'doc': use one of srt, vtt, txt, json"):
         render(transcript([]), "doc")
+
+
+@pytest.mark.parametrize(("words", "lines"), [(1, 1), (3, 1), (3, 2), (20, 2)])
+def test_cues_have_no_more_words_on_a_line_than_asked_for(words: int, lines: int) -> None:
+    """Issue 7, 3: and lose none, nor their order."""
+    cues = make_cues(steady(" ".join([TALK] * 3)), CueStyle(words=words, lines=lines))
+    assert shown(cues) == " ".join([TALK] * 3)
+    assert max(len(line.split()) for cue in cues for line in cue.lines) <= words
+    assert max(len(cue.lines) for cue in cues) <= lines
+    assert all(before.end_ms <= after.start_ms for before, after in pairwise(cues))
+
+
+def test_a_cue_stays_until_it_can_be_read_where_the_next_leaves_room() -> None:
+    """Issue 7, 3: reading speed, in characters per second; what is too fast is told."""
+    style = CueStyle(speed=10)
+    slow, after = make_cues(steady("This is quickly said.", each=0.2) + steady("End.", start=9.0), style)
+    assert slow.end_ms - slow.start_ms == 2_100
+    assert not style.is_too_fast(slow)
+    assert not style.is_too_fast(after)
+    rushed, _ = make_cues(steady("This is quickly said.", each=0.2) + steady("Next.", start=1.45), style)
+    assert rushed.end_ms == 1_450
+    assert style.is_too_fast(rushed)

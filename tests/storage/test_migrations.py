@@ -13,15 +13,19 @@ from playhead.llm.breaker import CLOSED, BreakerState, succeeded
 from playhead.session.shown import Shown
 from playhead.storage.breakers import SQLBreakerStore
 from playhead.storage.connect import connect_engines
+from playhead.storage.edits import LineEdit
 from playhead.storage.engine import Database, open_database
 from playhead.storage.ledger import PendingCall, RunRow
 from playhead.storage.messages import ChannelMessage, MessageRow
 from playhead.storage.migrations import MIGRATIONS, migrate
+from playhead.storage.projects import Project
 from playhead.storage.results import ResultPage
 from playhead.storage.sql_calls import SQLCallLog
 from playhead.storage.sql_dispatch import SQLDispatch
+from playhead.storage.sql_edits import SQLEditStore
 from playhead.storage.sql_ledger import SQLLedger
 from playhead.storage.sql_messages import SQLMessageLog
+from playhead.storage.sql_projects import SQLProjectStore
 from playhead.storage.sql_results import SQLResultStore
 from playhead.storage.sql_summaries import SQLSummaryStore
 from playhead.storage.summaries import Summary
@@ -256,6 +260,42 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
         )
     ],
     9: [],
+    10: [
+        (
+            "projects",
+            {
+                "project_key": "5ecc3dfe7cfc09f408e180c3399d4d1d0ad5879e",
+                "tenant_key": ACME,
+                "project_id": "p1",
+                "tenant_id": "acme",
+                "name": "My film",
+                "thread_id": "t",
+                "created_at": 900,
+                "updated_at": 950,
+            },
+        ),
+        (
+            "project_media",
+            {
+                "project_key": "5ecc3dfe7cfc09f408e180c3399d4d1d0ad5879e",
+                "media_key": "8da106a3bd9c32655c490a2395a21e15b2f9c8d9",
+                "media_id": "m1",
+                "added_at": 950,
+            },
+        ),
+        (
+            "transcript_edits",
+            {
+                "media_key": "8da106a3bd9c32655c490a2395a21e15b2f9c8d9",
+                "line_key": "6e6f85a84a8dd14cf971cf2d62a82c0e1c34e730",
+                "start_ms": 0,
+                "end_ms": 1_500,
+                "said": "helo",
+                "text": "hello",
+                "updated_at": 950,
+            },
+        ),
+    ],
 }
 RECORD = CallRecord(
     "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
@@ -327,6 +367,12 @@ async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, 
         breakers = SQLBreakerStore(database, BreakerState, CLOSED)
         state = await breakers.update("p", lambda state: (succeeded(state, 1_000.0), state))
         assert state == (TRIPPED if version >= 5 else CLOSED)
+        projects, edits = SQLProjectStore(database), SQLEditStore(database)
+        film = Project("p1", "My film", "t", 900, 950)
+        assert await projects.list(tenant_id="acme") == ([film] if version >= 10 else [])
+        assert await projects.media("p1", tenant_id="acme") == (["m1"] if version >= 10 else [])
+        kept_edits = await edits.edits("m1", tenant_id="acme")
+        assert kept_edits == ([LineEdit(0, 1_500, "helo", "hello")] if version >= 10 else [])
         await log.record(RECORD)
         assert len(await log.calls(tenant_id="acme")) == len(calls) + 1
 

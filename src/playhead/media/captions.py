@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from playhead.errors import MediaError
-from playhead.media.cues import Cue, clean, make_cues
+from playhead.media.cues import Cue, CueStyle, clean, make_cues
 from playhead.media.types import Transcript
 
 # Format -> content type, for whoever serves the file.
@@ -22,15 +22,16 @@ CONTENT_TYPES = {
 }
 
 
-def render(transcript: Transcript, format: str) -> str:
+def render(transcript: Transcript, format: str, style: CueStyle | None = None) -> str:
     """Return a transcript as the text of a file, `format` being `srt`, `vtt`, `txt` or `json`.
 
+    `style` is that of the cues, in the formats that have some.
     Raises `MediaError` `unsupported` for another format.
     """
     writer = _WRITERS.get(format.lower().lstrip("."))
     if writer is None:
         raise MediaError(f"Unknown format {format!r}: use one of {', '.join(_WRITERS)}.", code="unsupported")
-    return writer(transcript)
+    return writer(transcript, style or CueStyle())
 
 
 def write_srt(cues: Iterable[Cue]) -> str:
@@ -51,20 +52,20 @@ def write_vtt(cues: Iterable[Cue]) -> str:
     return "\n".join(blocks)
 
 
-def _srt(transcript: Transcript) -> str:
-    return write_srt(make_cues(transcript.segments))
+def _srt(transcript: Transcript, style: CueStyle) -> str:
+    return write_srt(make_cues(transcript.segments, style))
 
 
-def _vtt(transcript: Transcript) -> str:
-    return write_vtt(make_cues(transcript.segments))
+def _vtt(transcript: Transcript, style: CueStyle) -> str:
+    return write_vtt(make_cues(transcript.segments, style))
 
 
-def _txt(transcript: Transcript) -> str:
+def _txt(transcript: Transcript, style: CueStyle) -> str:
     lines = (" ".join(clean(segment.text).split()) for segment in transcript.segments)
     return "".join(f"{line}\n" for line in lines if line)
 
 
-def _json(transcript: Transcript) -> str:
+def _json(transcript: Transcript, style: CueStyle) -> str:
     whole = {"text": transcript.text, **msgspec.to_builtins(transcript)}
     return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
 
@@ -76,4 +77,9 @@ def _clock(ms: int, point: str) -> str:
     return f"{hours:02}:{minutes:02}:{seconds:02}{point}{ms:03}"
 
 
-_WRITERS: dict[str, Callable[[Transcript], str]] = {"srt": _srt, "vtt": _vtt, "txt": _txt, "json": _json}
+_WRITERS: dict[str, Callable[[Transcript, CueStyle], str]] = {
+    "srt": _srt,
+    "vtt": _vtt,
+    "txt": _txt,
+    "json": _json,
+}

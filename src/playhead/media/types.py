@@ -48,7 +48,8 @@ class Word(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class Segment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A piece of speech. `words` is None when the engine gives no word times.
 
-    `avg_logprob` and `no_speech_prob` are Whisper's own, where the engine tells them.
+    `avg_logprob` and `no_speech_prob` are Whisper's own, where the engine tells them. `said` is what
+    the recogniser wrote, of a line that a person wrote anew.
     """
 
     start: float
@@ -59,6 +60,7 @@ class Segment(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     speaker: str | None = None
     avg_logprob: float | None = None
     no_speech_prob: float | None = None
+    said: str | None = None
 
 
 class Transcript(msgspec.Struct, frozen=True, rename="camel"):

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -13,20 +14,26 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from playhead import __version__
-from playhead.config import Settings, create_library, create_registry, create_speech, load_settings
+from playhead.config import (
+    Settings,
+    create_library,
+    create_previews,
+    create_registry,
+    create_speech,
+    load_settings,
+)
 from playhead.errors import ConfigError, PlayheadError
 from playhead.events import Event, LLMDelta
 from playhead.llm.base import AgentLLM
 from playhead.loop import AgentLoop
-from playhead.media.captions import CONTENT_TYPES
 from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
-from playhead.media.types import Transcript
 from playhead.prompt import build_system_prompt
-from playhead.server import chat, media, runs, signin
+from playhead.server import chat, media, projects, runs, signin, views
 from playhead.server.access import Access
 from playhead.server.errors import ApiError, handle
 from playhead.server.guard import PAGE_POLICY, Guard
+from playhead.server.offer import page_step, page_tools
 from playhead.server.openapi import openapi
 from playhead.server.parts import STATIC, ConfiguredModel, Parts, ServerOptions, parts_of
 from playhead.server.routes import Endpoint, starlette_routes
@@ -42,11 +49,10 @@ from playhead.server.wire import (
     ToolAnswer,
     dump,
 )
+from playhead.server.workspace import EditedSpeech, Workspace
 from playhead.session.durable.options import Durable
 from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
-
-CAPTION_TYPES = [kind.partition(";")[0] for kind in CONTENT_TYPES.values()]
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": PAGE_POLICY,
@@ -74,7 +80,8 @@ def create_app(
         llm: the model. None: the one that the settings name, looked up when it is first needed, so
             that the app starts without any; until then calls answer 502 and name what is missing.
         registry: the tools. None: `transcribe_video` over the library, and `echo_context` beside it
-            for the mock model.
+            for the mock model. Runs in a project of the page have `search_transcript`, `seek` and
+            `make_captions` beside them.
         library: the media files. None: the folder of the settings.
         speech: what transcribes. None: the engine of the settings. It is closed when the app stops.
         sessions: threads and runs. None: in the database of the settings, over the model and the tools
@@ -92,9 +99,12 @@ def create_app(
     held = settings or load_settings()
     library = library or create_library(held, max_bytes=options.max_upload)
     speech = speech or create_speech(held)
-    registry = registry or create_registry(held, library, speech, llm=llm)
+    workspace = Workspace(library, speech, create_previews(held), lambda: held_sessions.books())
+    registry = registry or create_registry(held, library, EditedSpeech(speech, workspace), llm=llm)
     model = ConfiguredModel(llm, settings, options.loop)
-    loop = AgentLoop(model, tools=registry, system=build_system_prompt, options=options.loop)
+    limits = replace(options.loop, prepare_step=page_step(workspace, registry, options.loop.prepare_step))
+    tools = page_tools(workspace, registry)
+    loop = AgentLoop(model, tools=tools, system=build_system_prompt, options=limits)
     held_sessions = sessions or Sessions(loop, held.database_url, stop_timeout=_STOP_SECONDS, durable=durable)
     model.breakers = held_sessions.breakers
     parts = Parts(
@@ -103,6 +113,7 @@ def create_app(
         sessions=held_sessions,
         library=library,
         speech=speech,
+        workspace=workspace,
         options=options,
         own_sessions=sessions is None,
         access=_access(options, held),
@@ -116,6 +127,8 @@ def endpoints() -> Sequence[Endpoint]:
     return (
         *_agent_endpoints(),
         *_media_endpoints(),
+        *views.view_endpoints(),
+        *projects.project_endpoints(),
         Endpoint(
             "GET",
             "/sign-in",
@@ -173,7 +186,10 @@ def _media_endpoints() -> Sequence[Endpoint]:
     file = "/api/media/{media_id}"
     upload = ("application/octet-stream", "multipart/form-data")
     shown = ("video/*", "audio/*", "image/*", "application/octet-stream")
-    named = [("name", "The file's name, if the body is the file itself.")]
+    named = [
+        ("name", "The file's name, if the body is the file itself."),
+        ("project", "The id of the project that it is for."),
+    ]
     saved = [("download", "If given, the file is saved rather than shown.")]
     return (
         Endpoint(
@@ -184,16 +200,12 @@ def _media_endpoints() -> Sequence[Endpoint]:
             query=named,
             reply=MediaItem,
             status=201,
-            errors=[400, 413, 415, 503],
+            errors=[400, 404, 413, 415, 503],
         ),
         Endpoint("GET", "/api/media", media.list_media, reply=MediaList),
         Endpoint("DELETE", file, media.delete_media, status=204, errors=[404]),
         Endpoint(
             "GET", f"{file}/content", media.media_content, download=shown, query=saved, errors=[404, 416]
-        ),
-        Endpoint("GET", f"{file}/transcript", media.media_transcript, reply=Transcript, errors=[404]),
-        Endpoint(
-            "GET", f"{file}/captions.{{form}}", media.media_captions, download=CAPTION_TYPES, errors=[404]
         ),
     )
 

@@ -1,18 +1,15 @@
-"""`/api/media`: upload, list, playback, transcript and captions of the media library."""
+"""`/api/media`: upload, list and playback of the media library."""
 
 import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from playhead.errors import MediaError
-from playhead.media.captions import CONTENT_TYPES, render
 from playhead.media.library import MediaRecord, no_such_media
-from playhead.media.types import Transcript
 from playhead.server.body import bounded, drain
 from playhead.server.errors import ApiError
 from playhead.server.multipart import file_part
@@ -27,7 +24,7 @@ _RANGES = re.compile(rf"bytes\s*=\s*{_ONE}(?:\s*,\s*{_ONE})*\s*", re.ASCII | re.
 # What a form may hold beside its file.
 _FORM_ROOM = 64 * 1024
 _File = tuple[str, AsyncGenerator[bytes, None]]
-_SAFE = {
+SAFE = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, no-cache",
@@ -38,16 +35,22 @@ async def upload_media(request: Request) -> Response:
     """Add a file.
 
     The body is the file itself, named by the query parameter `name`, or a form with one file in it.
-    It is written to disk as it arrives, and judged by its content, whatever its name says.
+    It is written to disk as it arrives, and judged by its content, whatever its name says. `project` is
+    the project that it is for; without one it is in the first.
     """
     parts = parts_of(request)
     parts.check_open()
+    project_id = request.query_params.get("project")
+    if project_id is not None:
+        await parts.workspace.project(project_id)  # before a gigabyte was sent
     limit = _room(parts)
     form = request.headers.get("content-type", "").lower().startswith("multipart/form-data")
     async with aclosing(bounded(request, limit + _FORM_ROOM if form else limit)) as body:
         try:
             name, chunks = await (_form_file if form else _plain_file)(request, body)
             record = await parts.carry_out(parts.library.add(name, chunks, max_bytes=limit))
+            if project_id is not None:
+                await parts.workspace.put(project_id, record.id)
         except (ApiError, MediaError):
             if not parts.stopping:
                 with suppress(ApiError):
@@ -89,8 +92,8 @@ async def list_media(request: Request) -> Response:
 
 
 async def delete_media(request: Request) -> Response:
-    """Remove a file."""
-    await parts_of(request).library.delete(request.path_params["media_id"])
+    """Remove a file, from every project that it is in."""
+    await parts_of(request).workspace.delete_media(request.path_params["media_id"])
     return Response(status_code=204)
 
 
@@ -112,53 +115,18 @@ async def media_content(request: Request) -> Response:
         raise no_such_media(media_id)
     etag = f'"{record.sha256}"'
     if etag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers={**_SAFE, "ETag": etag})
+        return Response(status_code=304, headers={**SAFE, "ETag": etag})
     _settle_range(request, status.st_size)
     shown = _SHOWN.fullmatch(record.content_type) is not None
     inline = shown and "download" not in request.query_params
     return FileResponse(
         path,
-        headers={**_SAFE, "ETag": etag},
+        headers={**SAFE, "ETag": etag},
         media_type=record.content_type if shown else "application/octet-stream",
         filename=record.name,
         stat_result=status,
         content_disposition_type="inline" if inline else "attachment",
     )
-
-
-async def media_transcript(request: Request) -> Response:
-    """The transcript of a file that was made last.
-
-    404 as long as nobody asked for one: a run does, with the tool `transcribe_video`.
-    """
-    _, transcript = await _transcript(request)
-    return Response(render(transcript, "json"), media_type="application/json", headers=_SAFE)
-
-
-async def media_captions(request: Request) -> Response:
-    """The transcript as a file: WebVTT, SubRip, text or JSON.
-
-    The name of the download is that of the media file.
-    """
-    form = request.path_params["form"]
-    if form not in CONTENT_TYPES:
-        text = f"There are no captions as {form[:20]!r}: use one of {', '.join(CONTENT_TYPES)}."
-        raise ApiError(404, "not_found", text)
-    record, transcript = await _transcript(request)
-    name = quote(f"{record.name.rpartition('.')[0] or record.name}.{form}", safe="")
-    headers = {**_SAFE, "Content-Disposition": f"inline; filename*=utf-8''{name}"}
-    return Response(render(transcript, form), headers=headers, media_type=CONTENT_TYPES[form])
-
-
-async def _transcript(request: Request) -> tuple[MediaRecord, Transcript]:
-    parts = parts_of(request)
-    media_id = request.path_params["media_id"]
-    path = parts.library.path(media_id)
-    record = parts.library.get(media_id)
-    transcript = await parts.speech.known(path)
-    if record is None or transcript is None:
-        raise MediaError("There is no transcript of this file yet: ask for one in a chat.", code="not_found")
-    return record, transcript
 
 
 def _settle_range(request: Request, size: int) -> None:

@@ -22,6 +22,7 @@ from playhead.server.access import Access, Identify, Identity
 from playhead.server.errors import ApiError
 from playhead.server.limits import Buckets, Places, check_room
 from playhead.server.tenants import sessions_of
+from playhead.server.workspace import Workspace
 from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
 from playhead.types import LLMRequest, LLMResult
@@ -142,6 +143,7 @@ class Parts:
         sessions: Sessions,
         library: MediaLibrary,
         speech: SpeechService,
+        workspace: Workspace,
         options: ServerOptions,
         own_sessions: bool,
         access: Access,
@@ -151,6 +153,7 @@ class Parts:
         self.sessions = sessions
         self.library = library
         self.speech = speech
+        self.workspace = workspace
         self.options = options
         self.own_sessions = own_sessions
         self.access = access
@@ -167,7 +170,8 @@ class Parts:
         tenant, most = identity.scope, self.options.max_runs
         seen.sessions = sessions_of(self.sessions, tenant, lambda n: check_room(n, most, "runs"))
         if tenant is not None:
-            seen.library = self.library.of_tenant(tenant)
+            seen.workspace = self.workspace.of_tenant(tenant)
+            seen.library = seen.workspace.library
         return seen
 
     @property

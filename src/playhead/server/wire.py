@@ -152,6 +152,71 @@ class MediaList(Struct, frozen=True):
     items: Sequence[MediaItem]
 
 
+class ProjectItem(Struct, frozen=True, rename="camel"):
+    """A project. `threadId` is its conversation; times are in milliseconds since 1970, 0 for never."""
+
+    id: str
+    name: str
+    thread_id: str
+    created_at: int
+    updated_at: int
+
+
+class ProjectList(Struct, frozen=True):
+    """The projects. The first is always there, and holds the media that are in no other."""
+
+    items: Sequence[ProjectItem]
+
+
+class ProjectView(Struct, frozen=True):
+    """A project and its files, in the order in which they came in."""
+
+    project: ProjectItem
+    media: Sequence[MediaItem]
+
+
+ProjectName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"\S")]
+
+
+class NewProject(Struct, frozen=True, forbid_unknown_fields=True):
+    """A project to be made."""
+
+    name: ProjectName
+
+
+class ProjectChange(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What of a project is to be another: its name, its conversation."""
+
+    name: ProjectName | UnsetType = UNSET
+    thread_id: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+
+
+class LineBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of a transcript, written anew.
+
+    `said` is what was recognised, so that it is the line that was read: `said` of the line, or `text`
+    of one that nobody edited. With the same as `text` the edit is taken back; an empty text leaves the
+    line out of captions.
+    """
+
+    said: Annotated[str, msgspec.Meta(max_length=20_000)]
+    text: Annotated[str, msgspec.Meta(max_length=5_000)]
+
+
+class ThumbnailSheet(Struct, frozen=True):
+    """Small pictures of a file on one sheet, `thumbnails.jpg`, in rows of `columns`.
+
+    Picture `i` is of about the time `i * every`, in seconds; each is `width` by `height` pixels. Of a
+    sound there are none, and no sheet.
+    """
+
+    count: int
+    columns: int
+    width: int
+    height: int
+    every: float
+
+
 def event_frame(event: Event) -> bytes:
     """One event of a model call as a server-sent event."""
     return frame(dump(public_event(event)), event=event.type)

@@ -10,8 +10,10 @@ from playhead.errors import ConfigError, PlayheadError
 from playhead.gates import OPEN, GateState, GateStore, MemoryGateStore
 from playhead.llm.breaker import CLOSED, BreakerState, BreakerStore, MemoryBreakerStore
 from playhead.storage.calls import CallLog, MemoryCallLog
+from playhead.storage.edits import EditStore, MemoryEditStore
 from playhead.storage.ledger import Ledger
 from playhead.storage.memory_ledger import MemoryLedger
+from playhead.storage.projects import MemoryProjectStore, ProjectStore
 
 if TYPE_CHECKING:
     from playhead.storage.engine import Database
@@ -26,12 +28,17 @@ DatabaseLike: TypeAlias = "str | Database | Ledger"
 
 @dataclass(frozen=True)
 class Books:
-    """What sessions write in. `closes`: the database is theirs to close."""
+    """What sessions write in, and what an application keeps beside it.
+
+    `closes`: the database is theirs to close.
+    """
 
     ledger: Ledger
     calls: CallLog
     breakers: BreakerStore
     gates: GateStore
+    projects: ProjectStore
+    edits: EditStore
     database: "Database | None" = None
     listening: "Listening | None" = None
     shared: bool = False
@@ -71,16 +78,17 @@ async def open_books(database: "DatabaseLike | None", keep_runs: int, keep_for: 
     Raises `ConfigError` and `StoreError` as `open_database` does.
     """
     if database is None:
-        ledger = MemoryLedger(keep_runs=keep_runs, keep_for=keep_for)
-        return Books(ledger, MemoryCallLog(), MemoryBreakerStore(), MemoryGateStore())
+        return _in_memory(MemoryLedger(keep_runs=keep_runs, keep_for=keep_for))
     if hasattr(database, "record"):
-        return Books(cast(Ledger, database), MemoryCallLog(), MemoryBreakerStore(), MemoryGateStore())
+        return _in_memory(cast(Ledger, database))
     try:
         from playhead.storage.breakers import SQLBreakerStore
         from playhead.storage.engine import Database, open_database
         from playhead.storage.listen import Listening
         from playhead.storage.sql_calls import SQLCallLog
+        from playhead.storage.sql_edits import SQLEditStore
         from playhead.storage.sql_ledger import SQLLedger
+        from playhead.storage.sql_projects import SQLProjectStore
     except ImportError:
         raise ConfigError(
             "A database needs the package 'sqlalchemy'. Install it with: pip install 'playhead[store]'"
@@ -91,4 +99,26 @@ async def open_books(database: "DatabaseLike | None", keep_runs: int, keep_for: 
     own = isinstance(database, str)
     breakers = SQLBreakerStore(opened, BreakerState, CLOSED)
     gates: SQLBreakerStore[GateState] = SQLBreakerStore(opened, GateState, OPEN, fresh=0.1, of="gates")
-    return Books(SQLLedger(opened), SQLCallLog(opened), breakers, gates, opened, listening, True, own)
+    return Books(
+        SQLLedger(opened),
+        SQLCallLog(opened),
+        breakers,
+        gates,
+        SQLProjectStore(opened),
+        SQLEditStore(opened),
+        opened,
+        listening,
+        True,
+        own,
+    )
+
+
+def _in_memory(ledger: Ledger) -> Books:
+    return Books(
+        ledger,
+        MemoryCallLog(),
+        MemoryBreakerStore(),
+        MemoryGateStore(),
+        MemoryProjectStore(),
+        MemoryEditStore(),
+    )

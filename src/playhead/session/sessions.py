@@ -267,19 +267,20 @@ class Sessions:
 
     async def calls(self) -> CallLog:
         """The log of model calls: a row of each attempt, with the turn it was made in."""
-        return (await self._books()).calls
+        return (await self.books()).calls
 
     @property
     def breakers(self) -> BreakerStore:
         """For an `AIRouter`: what is known of providers, shared with all who use the same database."""
-        return Shared(self._books, lambda books: books.breakers, CLOSED)
+        return Shared(self.books, lambda books: books.breakers, CLOSED)
 
     @property
     def gates(self) -> GateStore:
         """For a `Gate`: who holds a place, shared with all who use the same database."""
-        return Shared(self._books, lambda books: books.gates, OPEN)
+        return Shared(self.books, lambda books: books.gates, OPEN)
 
-    async def _books(self) -> Books:
+    async def books(self) -> Books:
+        """The stores that the sessions write in, and those that are kept beside them."""
         return (await self._opened()).books
 
     # ------------------------------------------------------------ changing a thread

@@ -215,6 +215,43 @@ MIGRATIONS: Sequence[Sequence[str]] = (
     ),
     # What is old is found by its run; each commit wrote a page of this.
     ("DROP INDEX agent_events_age",),
+    (
+        """
+        CREATE TABLE projects (
+            project_key TEXT NOT NULL PRIMARY KEY,
+            tenant_key TEXT NOT NULL,
+            project_id TEXT NOT NULL,
+            tenant_id TEXT,
+            name TEXT NOT NULL,
+            thread_id TEXT NOT NULL,
+            created_at BIGINT NOT NULL,
+            updated_at BIGINT NOT NULL
+        )
+        """,
+        "CREATE INDEX projects_tenant ON projects (tenant_key)",
+        """
+        CREATE TABLE project_media (
+            project_key TEXT NOT NULL REFERENCES projects (project_key) ON DELETE CASCADE,
+            media_key TEXT NOT NULL,
+            media_id TEXT NOT NULL,
+            added_at BIGINT NOT NULL,
+            PRIMARY KEY (project_key, media_key)
+        )
+        """,
+        "CREATE INDEX project_media_media ON project_media (media_key)",
+        """
+        CREATE TABLE transcript_edits (
+            media_key TEXT NOT NULL,
+            line_key TEXT NOT NULL,
+            start_ms BIGINT NOT NULL,
+            end_ms BIGINT NOT NULL,
+            said TEXT NOT NULL,
+            text TEXT NOT NULL,
+            updated_at BIGINT NOT NULL,
+            PRIMARY KEY (media_key, line_key)
+        )
+        """,
+    ),
 )
 
 _IDS = {

@@ -244,6 +244,45 @@ breaker_states = Table(
     Column("updated_at", BigInteger, nullable=False),
 )
 
+# Of the media themselves nothing is here: they lie in a folder, and are known by their ids.
+projects = Table(
+    "projects",
+    metadata,
+    Column("project_key", Text, primary_key=True),
+    Column("tenant_key", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("tenant_id", Text),
+    Column("name", Text, nullable=False),
+    Column("thread_id", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("projects_tenant", "tenant_key"),
+)
+
+project_media = Table(
+    "project_media",
+    metadata,
+    Column("project_key", Text, ForeignKey("projects.project_key", ondelete="CASCADE"), primary_key=True),
+    Column("media_key", Text, primary_key=True),
+    Column("media_id", Text, nullable=False),
+    Column("added_at", BigInteger, nullable=False),
+    Index("project_media_media", "media_key"),
+)
+
+# `said` is what the recogniser wrote; with the times it names the line, so that an edit is never
+# put on another one when the file is transcribed anew.
+transcript_edits = Table(
+    "transcript_edits",
+    metadata,
+    Column("media_key", Text, primary_key=True),
+    Column("line_key", Text, primary_key=True),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("end_ms", BigInteger, nullable=False),
+    Column("said", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
 
 @lru_cache(4_096)
 def key_of(*ids: str | None) -> str:

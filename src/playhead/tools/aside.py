@@ -1,6 +1,5 @@
 """Results that are too long for a model: kept whole, shown shortened, read on by page."""
 
-from collections import ChainMap
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,8 +8,9 @@ from msgspec.structs import replace
 from playhead.encode import encode_result
 from playhead.errors import ConfigError
 from playhead.tools.builtin.read_result import ReadPage, read_result
+from playhead.tools.joined import JoinedTools
 from playhead.tools.registry import ToolRegistry
-from playhead.types import ToolCall, ToolDefinition, ToolResult, ToolSchema
+from playhead.types import ToolCall, ToolResult
 
 Keep = Callable[[str, str], Awaitable[str | None]]
 """Takes the id of a call and its result's text; returns the id under which it can be read, or None
@@ -33,7 +33,7 @@ def check_aside(inner: ToolRegistry, above: int) -> None:
         raise ConfigError(f"{READER!r} is the tool that reads what is kept aside; give yours another name.")
 
 
-class AsideTools(ToolRegistry):
+class AsideTools(JoinedTools):
     """The tools of another registry, whose long results are kept aside, and one more that reads them.
 
     What the registry is given later is here too. `read_result` is always among the tools, so that
@@ -49,7 +49,6 @@ class AsideTools(ToolRegistry):
     """
 
     def __init__(self, inner: ToolRegistry, above: int, keep: Keep, read: ReadPage) -> None:
-        super().__init__()
         if above < LEAST_ABOVE:
             raise ConfigError(
                 f"Results are kept aside above {above!r} characters; give {LEAST_ABOVE} or more."
@@ -60,23 +59,10 @@ class AsideTools(ToolRegistry):
             raise ConfigError(
                 f"{reader.name!r} is the tool that reads what is kept; give yours another name."
             )
+        super().__init__(inner, [reader])
         self.result_limit = KEPT_LIMIT
-        self._inner = inner
         self._above = above
         self._keep = keep
-        self._items = ChainMap({READER: reader}, inner._items)
-        self._reader = ToolRegistry([reader]).to_tool_schemas()
-        self._of: tuple[ToolSchema, ...] | None = None
-        self._all: tuple[ToolSchema, ...] = ()
-
-    def register(self, definition: ToolDefinition[..., Any]) -> None:
-        self._inner.register(definition)
-
-    def to_tool_schemas(self) -> tuple[ToolSchema, ...]:
-        inner = self._inner.to_tool_schemas()
-        if self._of is not inner:
-            self._of, self._all = inner, (*inner, *self._reader)
-        return self._all
 
     async def execute(
         self, call: ToolCall, context: Any = None, *, timeout: float | None = None

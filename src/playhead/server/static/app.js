@@ -2,29 +2,23 @@
 
 import { untilDone } from "./again.js";
 import { answer, frames } from "./sse.js";
-import { context, loadMedia, setUpMedia } from "./media.js";
+import { clientTools, currentThread, loadMedia, newThread, pageContext, setUpMedia } from "./media.js";
 import { Thread } from "./thread.js";
 
 const get = (id) => document.getElementById(id);
 const log = get("log");
 const input = get("message");
-const THREAD = "playhead.thread";
 const LOST = "Connection lost. Trying again…";
 
-const threadId = localStorage.getItem(THREAD) ?? newThread();
+const threadId = currentThread();
 const OUTBOX = `playhead.outbox.${threadId}`;
 const outbox = JSON.parse(sessionStorage.getItem(OUTBOX) ?? "[]"); // what a reload must not lose
 const thread = new Thread(log, decide, giveBack);
 let after = null; // the id of the last event that came
 let lost = false;
 let refreshes = 0;
+const executed = new Set();
 let sending = Promise.resolve();
-
-function newThread() {
-  const id = crypto.randomUUID();
-  localStorage.setItem(THREAD, id);
-  return id;
-}
 
 const threadUrl = (what = "") => `api/agent/threads/${encodeURIComponent(threadId)}${what}`;
 const runUrl = (id, what) => `api/agent/runs/${encodeURIComponent(id)}/${what}`;
@@ -61,6 +55,7 @@ async function follow(signal, heard) {
   } else {
     draw(() => thread.ask(view.pending ?? []));
   }
+  execute(view.pending ?? []);
   const response = await fetch(threadUrl(`/events?after=${after}`), { signal });
   if (!response.ok) await answer(response);
   isLost(false);
@@ -78,6 +73,20 @@ async function refreshPending() {
   const mine = ++refreshes;
   const { pending = [] } = await read(threadUrl()).catch(() => ({}));
   if (mine === refreshes) draw(() => thread.ask(pending));
+  execute(pending);
+}
+
+// The tools of the page itself. Another tab may have answered before: then it was no less answered.
+function execute(pending) {
+  for (const { runId, call, kind, argsHash } of pending) {
+    const work = clientTools[call.name];
+    if (kind === "approval" || !work || executed.has(call.id)) continue;
+    executed.add(call.id);
+    const said = (more) => post(runUrl(runId, "tool-results"), { callId: call.id, argsHash, ...more });
+    work(call.args)
+      .then((result) => said({ result }), (error) => said({ error: error.message }))
+      .catch(() => executed.delete(call.id));
+  }
 }
 
 async function decide({ runId, call, argsHash }, approved) {
@@ -86,7 +95,7 @@ async function decide({ runId, call, argsHash }, approved) {
 }
 
 function send(text) {
-  const body = { message: { id: crypto.randomUUID(), content: text }, context: context() };
+  const body = { message: { id: crypto.randomUUID(), content: text }, context: pageContext() };
   fail("");
   outbox.push(body);
   submit(body);
@@ -145,9 +154,9 @@ get("stop").addEventListener("click", () => {
   input.focus();
 });
 get("new-chat").addEventListener("click", () => {
-  newThread();
-  location.reload();
+  newThread().then(() => location.reload(), (error) => fail(error.message));
 });
+document.addEventListener("ask", ({ detail }) => send(detail));
 
 setUpMedia();
 loadMedia();

@@ -7,6 +7,7 @@ const LONGEST = 300;
 
 export class ToolCard {
   constructor(name) {
+    this.name = name;
     this.open = true;
     this.state = element("span", { className: "state" }, "running");
     this.bar = element("progress", { max: 1, ariaLabel: name });
@@ -68,6 +69,7 @@ export class ToolCard {
     if (!this.open) return;
     this.close(error ? "failed" : "done");
     this.node.classList.add(error ? "failed" : "done");
+    if (!error) document.dispatchEvent(new CustomEvent("playhead-result", { detail: { tool: this.name, result } }));
     if (!error && Array.isArray(result?.segments)) return this.transcript(result);
     const text = error ?? (typeof result === "string" ? result : (JSON.stringify(result) ?? ""));
     this.detail.textContent = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
@@ -79,7 +81,6 @@ export class ToolCard {
     const count = lines.length === 1 ? "1 line" : `${lines.length} lines`;
     const list = element("ol", { className: "lines" }, ...lines);
     this.node.append(element("details", {}, element("summary", {}, count), list));
-    document.dispatchEvent(new CustomEvent("transcribed", { detail: result }));
   }
 
   // Also of a call that was never answered, because its run ended before.

@@ -1,32 +1,56 @@
-// The player, the files, and the transcript beside them.
+// The video page: its parts joined, and what the chat beside it may know and do.
 
-import { answer, element } from "./sse.js";
+import { fail, setUpBin } from "./bin.js";
+import { playbackTime, seek, setUpPlayer, showCaptions } from "./player.js";
+import { currentProject, currentThread, loadProjects, newThread, setUpProjects } from "./projects.js";
+import { setUpSearch } from "./search.js";
+import { element } from "./sse.js";
+import { api, clock, mediaUrl, on, state, tell } from "./state.js";
+import { setUpTranscript } from "./transcript.js";
+
+export { clock, currentThread, newThread, seek };
 
 const get = (id) => document.getElementById(id);
-const player = get("player");
-const picker = get("media");
-let assets = [];
-let segments = [];
+const FORMATS = ["srt", "vtt", "txt", "json"];
 
-export function context() {
+// What is open, fresh whenever it is asked for: the AgentContext of a message. The scene is the file
+// that is open, with what is selected in it as a media fragment: `id#t=2.5,7`.
+export function pageContext() {
+  const now = playbackTime();
+  const { selection, asset, assets } = state;
+  const chosen = selection ? `#t=${selection.start.toFixed(2)},${selection.end.toFixed(2)}` : "";
   return {
-    projectId: "playhead",
-    activeSceneId: null,
+    projectId: currentProject(),
+    activeSceneId: asset ? `${asset.id}${chosen}` : null,
     mediaAssets: assets.map(({ id, name, type, duration }) => ({ id, name, type, duration })),
-    playbackTimeMs: player.hidden ? null : Math.round(player.currentTime * 1000),
+    playbackTimeMs: now === null ? null : Math.round(now * 1000),
   };
 }
 
-export function clock(seconds) {
-  const whole = Math.floor(seconds);
-  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+// The tools that the page itself executes: what they return is the result.
+export const clientTools = {
+  async seek({ seconds, assetId }) {
+    if (assetId && !state.assets.some(({ id }) => id === assetId)) {
+      throw new Error(`There is no media ${assetId} in this project.`);
+    }
+    if (!state.asset) throw new Error("No media is open: ask the user to add a video first.");
+    await seek(seconds * 1000, assetId ?? state.asset.id);
+    return { assetId: state.asset.id, seconds: playbackTime() };
+  },
+};
+
+// A tool has ended: the page shows what it made.
+function take({ tool, result }) {
+  const mine = result?.assetId && result.assetId === state.asset?.id;
+  if (tool === "transcribe_video" && mine) loadTranscript();
+  if (tool === "make_captions" && mine && result.format === "vtt") showCaptions(result.url);
 }
 
 export function transcriptLines(segments, assetId) {
   return segments.map((segment) => {
     const button = element(
       "button",
-      { type: "button", onclick: () => seek(assetId, segment.start) },
+      { type: "button", onclick: () => seek(segment.start * 1000, assetId) },
       element("span", { className: "time" }, clock(segment.start)),
       ` ${segment.text.trim()}`,
     );
@@ -34,104 +58,50 @@ export function transcriptLines(segments, assetId) {
   });
 }
 
-async function seek(assetId, seconds) {
-  if (picker.value !== assetId && assets.some((asset) => asset.id === assetId)) await show(assetId);
-  player.currentTime = seconds;
+async function loadTranscript() {
+  const { asset } = state;
+  const response = asset && (await fetch(mediaUrl(asset.id, "transcript")).catch(() => null));
+  const found = response?.ok ? await response.json() : null;
+  if (state.asset === asset) showTranscript(found);
 }
 
-export async function loadMedia(selected) {
-  try {
-    assets = (await answer(await fetch("api/media"))).items;
-    const options = assets.map((asset) => element("option", { value: asset.id }, asset.name));
-    picker.replaceChildren(...options);
-    get("media-bar").hidden = assets.length === 0;
-    if (assets.length) await show(selected ?? assets.at(-1).id);
-  } catch (error) {
-    fail(error.message);
-  }
+function showTranscript(found) {
+  state.transcript = found;
+  const { asset } = state;
+  const there = found !== null && found.segments.length > 0;
+  get("transcript").hidden = !asset || asset.type === "image";
+  get("search").hidden = get("captions").hidden = get("keys").hidden = !there;
+  get("no-lines").hidden = there;
+  get("no-lines").firstChild.textContent = found ? "No speech was found in it." : "There is no transcript yet.";
+  get("transcribe").hidden = found !== null;
+  const link = (format) =>
+    element("a", { href: mediaUrl(asset.id, `captions.${format}`), download: "" }, format.toUpperCase());
+  get("captions").replaceChildren(...(there ? FORMATS.map(link) : []));
+  showCaptions(there ? captionsUrl() : null);
+  tell("transcript");
 }
 
-async function show(assetId) {
-  picker.value = assetId;
-  player.hidden = false;
-  get("drop").hidden = true;
-  player.src = `api/media/${encodeURIComponent(assetId)}/content`;
-  showTranscript(assetId, []);
-  const response = await fetch(`api/media/${encodeURIComponent(assetId)}/transcript`);
-  if (response.ok && picker.value === assetId) showTranscript(assetId, (await response.json()).segments);
-}
+// A browser reads a track once: after an edit it is another one.
+const captionsUrl = () => `${mediaUrl(state.asset.id, "captions.vtt")}?${new URLSearchParams({ at: Date.now() })}`;
 
-function showTranscript(assetId, found) {
-  segments = found;
-  get("transcript").hidden = found.length === 0;
-  get("lines").replaceChildren(...transcriptLines(found, assetId));
-  const links = ["vtt", "srt", "txt", "json"].map((format) =>
-    element("a", { href: `api/media/${encodeURIComponent(assetId)}/captions.${format}`, download: "" }, format),
-  );
-  get("captions").replaceChildren("Download", ...links);
-  const track = { kind: "captions", label: "Transcript", src: links[0].href };
-  player.replaceChildren(...(found.length ? [element("track", track)] : []));
-}
-
-function follow() {
-  const at = segments.findIndex(({ start, end }) => player.currentTime >= start && player.currentTime < end);
-  [...get("lines").children].forEach((line, index) => {
-    if (index === at) line.setAttribute("aria-current", "true");
-    else line.removeAttribute("aria-current");
-  });
-}
-
-function upload(file) {
-  const bar = get("upload");
-  const request = new XMLHttpRequest();  // fetch does not tell how far an upload is
-  fail("");
-  bar.hidden = false;
-  bar.value = 0;
-  request.upload.onprogress = ({ loaded, total }) => (bar.value = loaded / total);
-  request.onloadend = () => {
-    bar.hidden = true;
-    let body = null;
-    try {
-      body = JSON.parse(request.responseText);
-    } catch {
-      // told below
-    }
-    if (request.status === 201) loadMedia(body.id);
-    else fail(body?.error ?? "The upload broke off. Is the server still there?");
-  };
-  request.open("POST", `api/media?name=${encodeURIComponent(file.name)}`);
-  request.send(file);
-}
-
-function fail(text) {
-  get("media-error").textContent = text;
-  get("media-error").hidden = !text;
+export function loadMedia() {
+  loadProjects().catch((error) => fail(error.message));
 }
 
 export function setUpMedia() {
-  const frame = get("frame");
-  get("transcript").open = matchMedia("(min-width: 56rem)").matches;
-  get("file").addEventListener("change", ({ target }) => {
-    if (target.files.length) upload(target.files[0]);
-    target.value = "";
+  setUpProjects();
+  setUpBin();
+  setUpPlayer();
+  setUpTranscript();
+  setUpSearch();
+  on("asset", () => {
+    showTranscript(null);
+    loadTranscript();
   });
-  picker.addEventListener("change", () => show(picker.value));
-  player.addEventListener("timeupdate", follow);
-  player.addEventListener("error", () => {
-    const heard = assets.find(({ id }) => id === picker.value)?.hasAudio;
-    fail(`This browser cannot play the file. ${heard ? "It can still be transcribed." : "There is no sound in it."}`);
+  on("edited", () => showCaptions(captionsUrl()));
+  get("transcribe").addEventListener("click", () => {
+    document.dispatchEvent(new CustomEvent("ask", { detail: "Transcribe this" }));
   });
-  document.addEventListener("transcribed", ({ detail }) => {
-    if (detail.assetId === picker.value) showTranscript(detail.assetId, detail.segments);
-  });
-  document.addEventListener("dragover", (event) => {
-    event.preventDefault();
-    frame.classList.add("over");
-  });
-  document.addEventListener("dragleave", () => frame.classList.remove("over"));
-  document.addEventListener("drop", (event) => {
-    event.preventDefault();
-    frame.classList.remove("over");
-    if (event.dataTransfer.files.length) upload(event.dataTransfer.files[0]);
-  });
+  document.addEventListener("playhead-result", ({ detail }) => take(detail));
+  document.addEventListener("seek", ({ detail }) => seek(detail.ms));
 }

@@ -1,11 +1,30 @@
 """The tools that ship with the package, and the registry that holds them."""
 
+from typing import Any
+
+from playhead.tools.builtin.assets import Library
 from playhead.tools.builtin.echo_context import echo_context
-from playhead.tools.builtin.transcribe_video import Library, Transcriber, transcribe_video
+from playhead.tools.builtin.make_captions import CaptionMaker, MadeCaptions, make_captions
+from playhead.tools.builtin.search_transcript import Transcripts, search_transcript
+from playhead.tools.builtin.seek import seek
+from playhead.tools.builtin.transcribe_video import Transcriber, transcribe_video
 from playhead.tools.registry import ToolRegistry
 from playhead.tools.tenants import belonging, for_each_tenant
+from playhead.types import ToolDefinition
 
-__all__ = ["Library", "Transcriber", "default_registry", "echo_context", "transcribe_video"]
+__all__ = [
+    "CaptionMaker",
+    "Library",
+    "MadeCaptions",
+    "Transcriber",
+    "Transcripts",
+    "default_registry",
+    "echo_context",
+    "make_captions",
+    "search_transcript",
+    "seek",
+    "transcribe_video",
+]
 
 
 def default_registry(
@@ -16,8 +35,13 @@ def default_registry(
     Without a library and a service it is there too, and answers that it is not set up. For the
     run of a tenant it has the media of that tenant, `library.of_tenant(...)`.
     """
-    transcribe = for_each_tenant(lambda tenant: transcribe_video(belonging(library, tenant), service))
-    registry = ToolRegistry([transcribe])
+
+    def transcribe(tenant: str | None) -> ToolDefinition[..., Any]:
+        # Speech is for all, unless it knows what a tenant wrote over it.
+        speech = belonging(service, tenant) if hasattr(service, "of_tenant") else service
+        return transcribe_video(belonging(library, tenant), speech)
+
+    registry = ToolRegistry([for_each_tenant(transcribe)])
     if mock:
         registry.register(echo_context())
     return registry

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from playhead.errors import MediaError, ToolError
+from playhead.tools.builtin.assets import Library, assets_of, choose, text_of
 from playhead.tools.define import Tool
-from playhead.types import AgentContext, JsonObject, MediaAsset, ToolContext, ToolDefinition, ToolParameter
+from playhead.types import JsonObject, MediaAsset, ToolContext, ToolDefinition, ToolParameter
 
 _DESCRIPTION = (
     "Transcribe the speech of a video or audio file: the full text, and segments with start and end in "
@@ -34,21 +35,6 @@ _CAUSES = {
 _TIMEOUT = 3_600.0
 # A person goes on talking while a recording of an hour is worked on.
 _BACKGROUND = 300.0
-_MAX_LISTED = 50
-# A model may ask for anything: of a name that is not there, no more than this is said again.
-_SHOWN = 100
-
-
-class Library(Protocol):
-    """The media files that this process can open."""
-
-    def assets(self) -> Sequence[MediaAsset]: ...
-    def path(self, asset_id: str) -> Path:
-        """Return where the file is.
-
-        Raises:
-            MediaError: there is none with that id (`not_found`).
-        """
 
 
 class SpokenSegment(Protocol):
@@ -103,12 +89,12 @@ def transcribe_video(library: Library | None, service: Transcriber | None) -> To
             raise ToolError(
                 "Transcription is not set up here: the application has no media library or no speech engine."
             )
-        asset = _choose(_assets(context.context, library), _text(args, "assetId"))
+        asset = choose(assets_of(context.context, library), text_of(args, "assetId"))
         try:
             transcript = await service.transcribe(
                 library.path(asset.id),
-                language=_text(args, "language"),
-                model_id=_text(args, "modelId"),
+                language=text_of(args, "language"),
+                model_id=text_of(args, "modelId"),
                 on_progress=context.progress,
             )
         except MediaError as error:
@@ -124,55 +110,6 @@ def transcribe_video(library: Library | None, service: Transcriber | None) -> To
         replay="safe",
         background=_BACKGROUND,
     )
-
-
-def _text(args: JsonObject, key: str) -> str | None:
-    """An argument; blank is absent, since models fill in empty strings."""
-    value: str = args.get(key) or ""
-    return value.strip() or None
-
-
-def _assets(context: Any, library: Library) -> Sequence[MediaAsset]:
-    if isinstance(context, AgentContext) and context.media_assets:
-        return context.media_assets
-    return library.assets()
-
-
-def _playable(asset: MediaAsset) -> bool:
-    return asset.type in ("video", "audio")
-
-
-def _choose(assets: Sequence[MediaAsset], wanted: str | None) -> MediaAsset:
-    playable = [asset for asset in assets if _playable(asset)]
-    if wanted is None:
-        if not playable:
-            raise ToolError("No media loaded: ask the user to add a video or an audio file first.")
-        if len(playable) > 1:
-            raise ToolError(f"There is more than one; say which by assetId.\n{_listed(playable)}")
-        return playable[0]
-    tests: tuple[Callable[[MediaAsset], bool], ...] = (
-        lambda asset: asset.id == wanted,
-        lambda asset: asset.name == wanted,
-        lambda asset: asset.name.casefold() == wanted.casefold(),
-    )
-    found = next((hits for test in tests if (hits := [asset for asset in assets if test(asset)])), [])
-    named = repr(wanted if len(wanted) <= _SHOWN else f"{wanted[:_SHOWN]}…")
-    if not found:
-        if not assets:
-            raise ToolError(f"No media loaded, so there is no {named}. Ask the user to add a file first.")
-        raise ToolError(f"There is no asset {named}; use one of these ids.\n{_listed(assets)}")
-    if len(found) > 1:
-        raise ToolError(f"{named} is the name of more than one; use the id.\n{_listed(found)}")
-    if not _playable(found[0]):
-        raise ToolError(f"{found[0].name!r} is of type {found[0].type!r}: there is nothing to hear in it.")
-    return found[0]
-
-
-def _listed(assets: Sequence[MediaAsset]) -> str:
-    lines = [f"- assetId {asset.id!r}: {asset.name!r} ({asset.type})" for asset in assets[:_MAX_LISTED]]
-    if len(assets) > _MAX_LISTED:
-        lines.append(f"- and {len(assets) - _MAX_LISTED} more")
-    return "\n".join(lines)
 
 
 def _told(asset: MediaAsset, error: MediaError) -> ToolError:

@@ -1,0 +1,237 @@
+"""The video page, in a real browser: its media, its projects, and how a newcomer begins."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, Route, expect
+
+from playhead.testing import ScriptedLLM
+from tests.server.browsing import page_of, tabs_of
+from tests.server.support import SAMPLE, SPOKEN, HeldModel, address, ask, served, settings, speech_endpoint
+from tests.server.videos import now, video_page
+
+pytestmark = pytest.mark.anyio
+
+DROP = """async ([names, bytes]) => {
+  const data = new DataTransfer();
+  for (const name of names) data.items.add(new File([Uint8Array.from(bytes)], name, { type: "video/mp4" }));
+  for (const type of ["dragover", "drop"]) {
+    document.body.dispatchEvent(new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true }));
+  }
+}"""
+
+
+async def test_a_newcomer_is_started_by_one_click(browser: Browser, tmp_path: Path) -> None:
+    """Issue 7, 2: the sample, its picture and sound, its transcript on the video and beside it, to save."""
+    async with (
+        speech_endpoint() as endpoint,
+        served(
+            settings=settings(tmp_path, llm_provider="mock", speech_base_url=f"{endpoint.url}/v1")
+        ) as client,
+        page_of(browser, address(client)) as page,
+    ):
+        await page.click("#sample")
+        await expect(page.locator("#lines .text").first).to_contain_text(SPOKEN)
+        await expect(page.locator(".assistant")).to_contain_text(SPOKEN)
+        await expect(page.locator("#drop")).to_be_hidden()
+        await page.wait_for_function("() => player.textTracks[0]?.cues?.length > 0")
+        assert await page.evaluate("player.textTracks[0].mode") == "showing"
+        await page.click("#show-captions")
+        assert await page.evaluate("player.textTracks[0].mode") == "hidden"
+        await page.wait_for_function(
+            "() => getComputedStyle(document.querySelector('.picture')).backgroundImage.includes('thumbnails')"
+        )
+        await page.wait_for_function(_TALL)
+        saved = []
+        for link in await page.locator("#captions a").all():
+            async with page.expect_download() as download:
+                await link.click()
+            saved.append((await download.value).suggested_filename)
+        assert saved == ["jfk.srt", "jfk.vtt", "jfk.txt", "jfk.json"]
+
+
+# Somewhere in the drawing a bar is half as tall as the waveform.
+_TALL = """() => {
+  const canvas = document.querySelector("#wave canvas");
+  const { width, height } = canvas;
+  const seen = canvas.getContext("2d").getImageData(0, Math.round(height * 0.3), width, 1).data;
+  return seen.some((value) => value > 0);
+}"""
+
+
+async def test_the_timeline_shows_and_moves_the_playhead(browser: Browser, tmp_path: Path) -> None:
+    """Issue 7, 2: a picture of where the pointer is; a click goes there; the keyboard can as well."""
+    async with video_page(browser, tmp_path) as (page, _):
+        box = await page.locator("#wave").bounding_box()
+        assert box
+        await page.wait_for_function(_TALL)
+        middle = (box["x"] + box["width"] / 2, box["y"] + 20)
+        await page.mouse.move(*middle)
+        await expect(page.locator("#peek-time")).to_have_text("0:05")
+        await expect(page.locator("#peek-picture")).to_be_visible()
+        await page.mouse.click(*middle)
+        assert await now(page) == pytest.approx(5.5, abs=0.2)
+        await page.locator("#wave").focus()
+        await page.keyboard.press("ArrowRight")
+        assert await now(page) == pytest.approx(10.5, abs=0.2)
+        await page.keyboard.press("Home")
+        await expect(page.locator("#wave")).to_have_attribute("aria-valuetext", "0:00 of 0:11")
+        await page.click("#play")
+        await expect(page.locator("#play")).to_have_attribute("aria-label", "Pause")
+        await page.wait_for_function("() => player.currentTime > 0.1")
+
+
+async def test_several_files_are_dropped_and_one_upload_is_cancelled(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Issue 7, 2: progress and cancel for each; a file that is none says so, and the others go on."""
+    held: list[Route] = []
+    reached = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        held.append(route)
+        reached.set()
+
+    async with (
+        served(llm=HeldModel(), settings=settings(tmp_path)) as client,
+        page_of(browser, address(client)) as page,
+    ):
+        await page.route("**/api/media?name=first.mp4*", hold)
+        names = ["first.mp4", "second.mp4", "third.mp4"]
+        await page.evaluate(DROP, [names, list(SAMPLE.read_bytes())])
+        await expect(page.locator("#uploads li")).to_have_count(3)
+        await expect(page.locator("#uploads progress").first).to_have_attribute("aria-label", "first.mp4")
+        await reached.wait()
+        await page.click("[aria-label='Cancel first.mp4']")
+        await expect(page.locator("#uploads li")).to_have_count(0)
+        await expect(page.locator("#media .name")).to_have_text(["second.mp4", "third.mp4"])
+        await expect(page.locator("#media [aria-current] .name")).to_have_text("third.mp4")
+        await page.evaluate(DROP, [["notes.mp4"], [1, 2, 3]])
+        await expect(page.locator("#media-error")).to_contain_text("notes.mp4")
+        await page.click("#media-error button")
+        await expect(page.locator("#media-error")).to_be_empty()
+        await page.click("[aria-label='Remove third.mp4']")
+        await page.click("#dialog-yes")
+        await expect(page.locator("#media .name")).to_have_text(["second.mp4"])
+        await expect(page.locator("#media [aria-current] .name")).to_have_text("second.mp4")
+        await page.reload()
+        await expect(page.locator("#media .name")).to_have_text(["second.mp4"])
+
+
+async def choose(page: Page, button: str, name: str | None = None) -> None:
+    await page.click("#project")
+    await page.click(button)
+    if name is not None:
+        await page.fill("#dialog-name", name)
+    await page.click("#dialog-yes")
+
+
+async def test_projects_have_their_own_media_and_conversation(browser: Browser, tmp_path: Path) -> None:
+    """Issue 7, 2: made, renamed, switched and deleted on the page; another browser sees the same."""
+    async with (
+        served(llm=ScriptedLLM(default="Yes."), settings=settings(tmp_path)) as client,
+        tabs_of(browser, address(client), 1) as (page,),
+    ):
+        await page.set_input_files("#file", SAMPLE)
+        await expect(page.locator("#media .name")).to_have_text("jfk.mp4")
+        await page.fill("#message", "in the first")
+        await page.press("#message", "Enter")
+        await expect(page.locator(".assistant")).to_have_text("Yes.")
+        await choose(page, "#project-new", " ")
+        await expect(page.locator("#dialog-error")).to_contain_text("name")
+        await page.fill("#dialog-name", "Second film")
+        await page.click("#dialog-yes")
+        await expect(page.locator("#project")).to_have_text("Second film")
+        await expect(page.locator("#drop")).to_be_visible()
+        await expect(page.locator(".user")).to_have_count(0)
+        await choose(page, "#project-rename", "Renamed <b>film</b>")
+        await expect(page.locator("#project")).to_have_text("Renamed <b>film</b>")
+        await page.click("#project")
+        await page.click("#project-list >> text=My first project")
+        await expect(page.locator("#media .name")).to_have_text("jfk.mp4")
+        await expect(page.locator(".user")).to_have_text("in the first")
+        await page.click("#new-chat")
+        await expect(page.locator("#hint")).to_be_visible()
+        await page.fill("#message", "begun anew")
+        await page.press("#message", "Enter")
+        await expect(page.locator(".assistant")).to_have_text("Yes.")
+        async with page_of(browser, address(client)) as other:
+            await expect(other.locator(".user")).to_have_text("begun anew")
+        await page.click("#project")
+        await page.click("#project-list >> text=Renamed")
+        await expect(page.locator("#project")).to_have_text("Renamed <b>film</b>")
+        await choose(page, "#project-delete")
+        await expect(page.locator("#project")).to_have_text("My first project")
+        _, listed = await ask(client, "GET", "/api/projects")
+        assert len(listed["items"]) == 1
+        await page.click("#project")
+        await expect(page.locator("#project-delete")).to_be_disabled()
+
+
+async def test_a_message_brings_what_is_open_at_that_moment(browser: Browser, tmp_path: Path) -> None:
+    """Issue 7, 2: project, scene, selection, media and playhead, fresh for each message."""
+    async with video_page(browser, tmp_path, llm=ScriptedLLM(default="Yes.")) as (page, _):
+
+        async def context(text: str) -> Any:
+            await page.fill("#message", text)
+            async with page.expect_request("**/runs") as request:
+                await page.press("#message", "Enter")
+            return (await request.value).post_data_json["context"]
+
+        first = await context("one")
+        (asset,) = first["mediaAssets"]
+        assert (first["projectId"], first["activeSceneId"], first["playbackTimeMs"]) == (
+            "first",
+            asset["id"],
+            0,
+        )
+        assert (asset["name"], asset["type"]) == ("jfk.mp4", "video")
+        await page.evaluate("player.currentTime = 4.5")
+        # As a person drags over the last words of a line and the first of the next.
+        await page.evaluate(
+            """() => {
+              const [one, two] = [...document.querySelectorAll(".text")].slice(1).map((t) => t.firstChild);
+              getSelection().setBaseAndExtent(one, one.data.indexOf("country"), two, 3);
+            }"""
+        )
+        await expect(page.locator("#selection")).to_contain_text("0:04 – 0:06")
+        second = await context("two")
+        assert second["playbackTimeMs"] == 4_500
+        scene, _, times = second["activeSceneId"].partition("#t=")
+        start, end = map(float, times.split(","))
+        assert (scene, start) == (asset["id"], pytest.approx(3 + 4 * 3 / 9, abs=0.02))
+        assert end == pytest.approx(6 + 3 / 8, abs=0.02)
+        await page.click("#selection button")
+        assert (await context("three"))["activeSceneId"] == asset["id"]
+
+
+async def test_the_model_moves_the_playhead(browser: Browser, tmp_path: Path) -> None:
+    """Issue 7, 3: `seek` is executed by the page, whose answer the model reads; a wrong id is an error."""
+    llm = ScriptedLLM(
+        [("seek", {"seconds": 4}, "c1")], [("seek", {"seconds": 1, "assetId": "nope"}, "c2")], "There."
+    )
+    async with video_page(browser, tmp_path, llm=llm) as (page, _):
+        await page.fill("#message", "Go there")
+        await page.press("#message", "Enter")
+        await expect(page.locator(".assistant")).to_have_text("There.")
+        assert await now(page) == pytest.approx(4, abs=0.1)
+    told = [message.content for message in llm.requests[-1].messages if message.role == "tool"]
+    assert '"seconds":4' in told[0].replace(" ", "")
+    assert "no media nope" in told[1]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_page_fits_every_width(scheme: Any, browser: Browser, tmp_path: Path) -> None:
+    """Issue 7, 2: 390 px to wide, light and dark: nothing sticks out, what is needed can be seen."""
+    async with video_page(browser, tmp_path, color_scheme=scheme) as (page, _):
+        for width, height in ((390, 844), (768, 1024), (1100, 800), (1440, 900), (2200, 1200)):
+            await page.set_viewport_size({"width": width, "height": height})
+            assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            for id in ("player", "wave", "lines", "message"):
+                box = await page.locator(f"#{id}").bounding_box()
+                assert box
+                assert box["width"] > 150
+                assert box["x"] >= 0
+                assert box["x"] + box["width"] <= width
