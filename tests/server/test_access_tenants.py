@@ -98,6 +98,14 @@ async def test_what_is_anothers_is_not_there(tmp_path: Path) -> None:
         _, view = await ask(client, "GET", "/api/agent/threads/t", **owner)
         call = view["pending"][0]
         answer = {"callId": call["call"]["id"], "argsHash": call["argsHash"], "approved": True}
+        _, made = await ask(client, "POST", "/api/projects", json={"name": "Secret"}, **owner)
+        project = made["id"]
+
+        def without(text: str) -> str:
+            for id in (run, media, project):
+                text = text.replace(id, "0")
+            return text
+
         for other in OTHERS:
             them = who(other)
             unknown = [
@@ -107,15 +115,25 @@ async def test_what_is_anothers_is_not_there(tmp_path: Path) -> None:
                 ("GET", f"/api/media/{media}/content", None),
                 ("GET", f"/api/media/{media}/transcript", None),
                 ("GET", f"/api/media/{media}/captions.vtt", None),
+                ("GET", f"/api/media/{media}/waveform", None),
+                ("GET", f"/api/media/{media}/thumbnails", None),
+                ("PUT", f"/api/media/{media}/transcript/lines/0", {"said": "x", "text": "y"}),
                 ("DELETE", f"/api/media/{media}", None),
+                ("GET", f"/api/projects/{project}", None),
+                ("PATCH", f"/api/projects/{project}", {"name": "mine"}),
+                ("POST", f"/api/projects/{project}/sample", None),
+                ("DELETE", f"/api/projects/{project}/media/{media}", None),
+                ("DELETE", f"/api/projects/{project}", None),
             ]
             for method, path, body in unknown:
                 status, told = await ask(client, method, path, json=body, **them)
                 assert (status, told["code"]) == (404, "not_found"), (other, method, path)
-                nothing = path.replace(run, "0").replace(media, "0")
+                nothing = without(path)
                 _, of_none = await ask(client, method, nothing, json=body, **them)
-                assert told["error"].replace(run, "0").replace(media, "0") == of_none["error"]
+                assert without(told["error"]) == of_none["error"]
             assert await ask(client, "GET", "/api/media", **them) == (200, {"items": []})
+            _, listed = await ask(client, "GET", "/api/projects", **them)
+            assert [one["id"] for one in listed["items"]] == ["first"]
             empty = (200, {"messages": [], "seq": 0})
             assert await ask(client, "GET", "/api/agent/threads/t", **them) == empty
             assert (await client.delete("/api/agent/threads/t", **them)).status == 204
@@ -161,6 +179,19 @@ async def test_a_tool_opens_the_media_of_whose_run_it_is_only(tmp_path: Path) ->
         assert (await ask(client, "GET", f"/api/media/{media}/transcript", **who("c")))[0] == 404
 
 
+async def test_the_pages_tools_are_offered_in_the_projects_of_whose_run_it_is_only(tmp_path: Path) -> None:
+    """What a client puts into the context proves nothing."""
+    llm = ScriptedLLM(default="ok")
+    options = ServerOptions(identify=by_header)
+    async with served(llm=llm, settings=settings(tmp_path), options=options) as client:
+        _, project = await ask(client, "POST", "/api/projects", json={"name": "Mine"}, **who("a"))
+        body = {"message": "hi", "context": {"projectId": project["id"]}}
+        for name in ("a", "b", "a:u"):
+            await all_frames(client, "POST", RUNS, json=body, **who(name))
+    offered = [{tool.name for tool in request.tools} & {"search_transcript"} for request in llm.requests]
+    assert offered == [{"search_transcript"}, set(), set()]
+
+
 async def test_a_stream_does_not_outlive_for_long_who_may_read_it(tmp_path: Path) -> None:
     """It ends where it stands, and goes on from there for who still may."""
     allowed = True
@@ -170,9 +201,13 @@ async def test_a_stream_does_not_outlive_for_long_who_may_read_it(tmp_path: Path
 
     options = ServerOptions(identify=while_allowed, stream_seconds=0.05, heartbeat=60)
     async with served(llm=ScriptedLLM("one"), settings=settings(tmp_path), options=options) as client:
-        events = await all_frames(client, "POST", RUNS, json={"message": "x"})
-        path, last = "/api/agent/threads/t/events", events[-1][1]["seq"]
-        assert await all_frames(client, "GET", path, params={"after": last}) == []
+        await ask(client, "POST", RUNS, json={"message": "x"})
+        path, last, told = "/api/agent/threads/t/events", 0, list[str]()
+        while "run_end" not in told:
+            events = await all_frames(client, "GET", path, params={"after": last})
+            told += [name for name, _ in events]
+            last = max([last, *(event["seq"] for _, event in events if "seq" in event)])
+        assert told.count("run_start") == told.count("run_end") == 1
         allowed = False
         status, answer = await ask(client, "GET", path, params={"after": last}, headers=STREAM)
         assert (status, answer["code"]) == (401, "unauthorized")
