@@ -161,6 +161,17 @@ async def test_a_tool_opens_the_media_of_whose_run_it_is_only(tmp_path: Path) ->
         assert (await ask(client, "GET", f"/api/media/{media}/transcript", **who("c")))[0] == 404
 
 
+async def test_a_model_call_says_whose_it_is(tmp_path: Path) -> None:
+    """To a `prepare_step` or a router, which may give one tenant other tools or another model."""
+    llm = ScriptedLLM(default="ok")
+    async with served(
+        llm=llm, settings=settings(tmp_path), options=ServerOptions(identify=by_header)
+    ) as client:
+        for name in ("a:b", "c"):
+            await all_frames(client, "POST", RUNS, json={"message": "x"}, **who(name))
+    assert [request.tenant for request in llm.requests] == ["a/b", "c"]
+
+
 async def test_a_stream_does_not_outlive_for_long_who_may_read_it(tmp_path: Path) -> None:
     """It ends where it stands, and goes on from there for who still may."""
     allowed = True

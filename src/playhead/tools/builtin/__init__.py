@@ -1,9 +1,12 @@
 """The tools that ship with the package, and the registry that holds them."""
 
+from typing import Any
+
 from playhead.tools.builtin.echo_context import echo_context
 from playhead.tools.builtin.transcribe_video import Library, Transcriber, transcribe_video
 from playhead.tools.registry import ToolRegistry
 from playhead.tools.tenants import belonging, for_each_tenant
+from playhead.types import ToolDefinition
 
 __all__ = ["Library", "Transcriber", "default_registry", "echo_context", "transcribe_video"]
 
@@ -16,8 +19,11 @@ def default_registry(
     Without a library and a service it is there too, and answers that it is not set up. For the
     run of a tenant it has the media of that tenant, `library.of_tenant(...)`.
     """
-    transcribe = for_each_tenant(lambda tenant: transcribe_video(belonging(library, tenant), service))
-    registry = ToolRegistry([transcribe])
+
+    def transcribe(tenant: str | None) -> ToolDefinition[..., Any]:
+        return transcribe_video(belonging(library, tenant), belonging(service, tenant, common=True))
+
+    registry = ToolRegistry([for_each_tenant(transcribe)])
     if mock:
         registry.register(echo_context())
     return registry
