@@ -94,6 +94,7 @@ class Asking:
             tools=() if closing else self._tools.to_tool_schemas(),
             system=system(self._context) if callable(system) else system,
             context=self._context if isinstance(self._context, AgentContext) else None,
+            tenant=self._port.tenant,
             # A choice that is never released makes the model call for ever.
             tool_choice=None if self.executed and choice != "none" else choice,
             max_tokens=options.max_tokens,

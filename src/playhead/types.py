@@ -299,7 +299,8 @@ class LLMRequest(msgspec.Struct, frozen=True, rename="camel"):
     first byte and each silence between bytes, `first_token_timeout` the wait for the first content
     of a stream (keep-alives do not count), `total_timeout` the whole call, in seconds.
     `context` is filled by the loop and read only by a model behind a route. `memo` is the
-    adapter's scratch for one run; it holds the encoded prefix.
+    adapter's scratch for one run; it holds the encoded prefix. `tenant` is whose run it is, for a
+    `prepare_step` or a router; no provider is told.
     """
 
     messages: Sequence[ChatMessage]
@@ -314,6 +315,7 @@ class LLMRequest(msgspec.Struct, frozen=True, rename="camel"):
     output_schema: JsonObject | None = None
     memo: dict[str, Any] = {}
     first_token_timeout: float | None = None
+    tenant: str | None = None
 
 
 class LLMResult(msgspec.Struct, frozen=True, rename="camel"):

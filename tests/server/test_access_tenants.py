@@ -1,5 +1,6 @@
 """The application's own authentication: threads, runs, approvals and media of one unknown to another."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from playhead import AgentLoop, ConfigError, Sessions, tool
 from playhead.config import create_library, create_registry, create_speech
 from playhead.server import Identity, ServerOptions, create_app
+from playhead.server.app import endpoints
 from playhead.server.tenants import sessions_of
 from playhead.testing import ScriptedLLM
 from tests.server.support import (
@@ -143,6 +145,34 @@ async def test_what_is_anothers_is_not_there(tmp_path: Path) -> None:
         assert len((await ask(client, "GET", "/api/media", **owner))[1]["items"]) == 1
 
 
+async def test_no_route_tells_what_is_anothers_from_what_never_was(tmp_path: Path) -> None:
+    """Every route there is, with the ids of another user and with ids of nobody."""
+    async with shared(tmp_path, stream_seconds=0.02) as client:
+        owner, them = who("a:b"), who("a:c", **STREAM)
+        async with client.post("/api/media?name=own.mp4", data=SAMPLE.read_bytes(), **owner) as response:
+            ids = {"media_id": (await response.json())["id"], "thread_id": "film-of-b"}
+        thread = "/api/agent/threads/film-of-b"
+        _, begun = await ask(client, "POST", f"{thread}/runs", json={"message": "secret words"}, **owner)
+        _, project = await ask(client, "POST", "/api/projects", json={"name": "secret"}, **owner)
+        ids |= {"run_id": begun["runId"], "project_id": project["id"]}
+        while "activeRun" in (await ask(client, "GET", thread, **owner))[1]:
+            pass
+        before = [await ask(client, "GET", path, **owner) for path in ("/api/media", thread)]
+        for endpoint in endpoints():
+            names = re.findall(r"{(\w+)}", endpoint.path)
+            if not names:
+                continue
+            told = []
+            for known in (ids, {}):
+                path = endpoint.path.format(**{name: known.get(name, "0") for name in names})
+                async with client.request(endpoint.method, path, json={"message": "x"}, **them) as answer:
+                    text = re.sub("|".join(map(re.escape, ids.values())), "0", await answer.text())
+                told.append((answer.status, "" if answer.status < 400 else text))
+                assert "secret" not in text
+            assert told[0] == told[1], endpoint.path
+        assert before == [await ask(client, "GET", path, **owner) for path in ("/api/media", thread)]
+
+
 async def test_a_thread_of_the_same_name_is_another_one(tmp_path: Path) -> None:
     async with shared(tmp_path) as client:
         said: dict[str, list[str]] = {}
@@ -190,6 +220,17 @@ async def test_the_pages_tools_are_offered_in_the_projects_of_whose_run_it_is_on
             await all_frames(client, "POST", RUNS, json=body, **who(name))
     offered = [{tool.name for tool in request.tools} & {"search_transcript"} for request in llm.requests]
     assert offered == [{"search_transcript"}, set(), set()]
+
+
+async def test_a_model_call_says_whose_it_is(tmp_path: Path) -> None:
+    """To a `prepare_step` or a router, which may give one tenant other tools or another model."""
+    llm = ScriptedLLM(default="ok")
+    async with served(
+        llm=llm, settings=settings(tmp_path), options=ServerOptions(identify=by_header)
+    ) as client:
+        for name in ("a:b", "c"):
+            await all_frames(client, "POST", RUNS, json={"message": "x"}, **who(name))
+    assert [request.tenant for request in llm.requests] == ["a/b", "c"]
 
 
 async def test_a_stream_does_not_outlive_for_long_who_may_read_it(tmp_path: Path) -> None:

@@ -51,3 +51,5 @@ async def test_what_is_not_kept_apart_is_given_to_no_tenant() -> None:
     refused = await told(Common(), ToolContext(tenant="acme"))
     assert "of_tenant" in refused.error
     assert refused.result is None
+    common = Common()
+    assert belonging(common, "acme", common=True) is common

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from playhead.options import Prepared, PrepareStep
 from playhead.server.workspace import Workspace
-from playhead.session.aside import tenant_at_work
 from playhead.tools.builtin import make_captions, search_transcript, seek
 from playhead.tools.joined import JoinedTools
 from playhead.tools.registry import ToolRegistry
@@ -43,7 +42,7 @@ def page_step(workspace: Workspace, registry: ToolRegistry, then: PrepareStep | 
 
     async def prepare(index: int, request: LLMRequest, steps: Sequence[AgentStep]) -> Prepared:
         context = request.context
-        mine = workspace.of_tenant(tenant_at_work())
+        mine = workspace.of_tenant(request.tenant)
         if request.tools and not await mine.has(context.project_id if context else None):
             request = replace(request, tools=registry.to_tool_schemas())
         if then is None:

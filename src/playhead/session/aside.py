@@ -25,12 +25,6 @@ Turn = tuple[str, str]
 CURRENT: ContextVar[RunRow] = ContextVar("run")
 
 
-def tenant_at_work() -> str | None:
-    """Whose run this task carries out; None also where it carries out none."""
-    run = CURRENT.get(None)
-    return None if run is None else run.tenant_id
-
-
 class Aside:
     """A loop whose tools keep long results in the thread that they are called in.
 

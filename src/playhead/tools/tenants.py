@@ -26,14 +26,16 @@ def for_each_tenant(make: Callable[[str | None], ToolDefinition[..., Any]]) -> T
     return replace(shown, run=run)
 
 
-def belonging(whole: T, tenant: str | None) -> T:
+def belonging(whole: T, tenant: str | None, *, common: bool = False) -> T:
     """Return what of a library, or the like, belongs to a tenant, by its method `of_tenant`.
 
-    Raises `ToolError` for one without that method: it holds what is everybody's.
+    Raises `ToolError` for one without that method, unless it is `common` to all and holds nothing of anybody.
     """
     if tenant is None or whole is None:
         return whole
     of_tenant: Callable[[str], T] | None = getattr(whole, "of_tenant", None)
+    if of_tenant is None and common:
+        return whole
     if of_tenant is None:
         raise ToolError(f"{type(whole).__name__} is not kept apart by tenant: it has no method `of_tenant`.")
     return of_tenant(tenant)

@@ -37,9 +37,7 @@ def default_registry(
     """
 
     def transcribe(tenant: str | None) -> ToolDefinition[..., Any]:
-        # Speech is for all, unless it knows what a tenant wrote over it.
-        speech = belonging(service, tenant) if hasattr(service, "of_tenant") else service
-        return transcribe_video(belonging(library, tenant), speech)
+        return transcribe_video(belonging(library, tenant), belonging(service, tenant, common=True))
 
     registry = ToolRegistry([for_each_tenant(transcribe)])
     if mock:
