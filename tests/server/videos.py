@@ -65,9 +65,7 @@ async def violations(page: Page) -> list[str]:
     """What axe-core finds wrong with the page as it is."""
     await page.evaluate(AXE.read_text())
     found = await page.evaluate("axe.run().then((result) => result.violations)")
-    return [
-        f"{rule['id']}: {node['html']} {node['failureSummary']}" for rule in found for node in rule["nodes"]
-    ]
+    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
 
 
 async def now(page: Page) -> float:
