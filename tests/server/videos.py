@@ -12,8 +12,9 @@ from playhead.llm.base import AgentLLM
 from playhead.media.cache import CacheKey, TranscriptCache, content_hash
 from playhead.media.types import Segment, Transcript, Word
 from tests.server.browsing import page_of
-from tests.server.support import SAMPLE, HeldModel, address, ask, served, settings
+from tests.server.support import ROOT, SAMPLE, HeldModel, address, ask, served, settings
 
+AXE = ROOT / "tests" / "vendor" / "axe-core-4.14.1" / "axe.min.js"
 LINES = (
     "And so my fellow Américans",
     "ask not what your country can do for you",
@@ -58,6 +59,13 @@ async def video_page(
             await expect(page.locator(".line")).to_have_count(len(lines))
             await page.wait_for_function("() => player.readyState > 0")
             yield page, client
+
+
+async def violations(page: Page) -> list[str]:
+    """What axe-core finds wrong with the page as it is."""
+    await page.evaluate(AXE.read_text())
+    found = await page.evaluate("axe.run().then((result) => result.violations)")
+    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
 
 
 async def now(page: Page) -> float:

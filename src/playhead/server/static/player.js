@@ -11,6 +11,7 @@ const STEP = 5;
 const player = get("player");
 let wave = null;
 let sheet = null;
+let pointer = null; // where it is over the timeline
 
 export const playbackTime = () => (state.asset ? player.currentTime : null);
 const duration = () => (Number.isFinite(player.duration) ? player.duration : (state.asset?.duration ?? 0));
@@ -48,7 +49,9 @@ async function draw({ id }) {
   const peaks = await api("GET", mediaUrl(id, "waveform")).catch(() => null);
   if (current() && peaks) wave.show({ peaks: peaks.peaks });
   const found = await api("GET", mediaUrl(id, "thumbnails")).catch(() => null);
-  if (current() && found?.count) sheet = found;
+  if (!current() || !found?.count) return;
+  sheet = found;
+  if (pointer) peek(pointer);
 }
 
 // The captions on the video are those of a file of the server: a transcript's, or others of it.
@@ -114,10 +117,14 @@ function setUpTimeline() {
     to(event);
   });
   line.addEventListener("pointermove", (event) => {
+    pointer = event;
     peek(event);
     if (line.hasPointerCapture(event.pointerId)) to(event);
   });
-  line.addEventListener("pointerleave", () => (get("peek").hidden = true));
+  line.addEventListener("pointerleave", () => {
+    pointer = null;
+    get("peek").hidden = true;
+  });
   line.addEventListener("keydown", (event) => {
     const now = player.currentTime;
     const places = {
@@ -143,6 +150,7 @@ function setUpTransport() {
   get("speed").addEventListener("click", () => {
     player.playbackRate = SPEEDS[(SPEEDS.indexOf(player.playbackRate) + 1) % SPEEDS.length];
     get("speed").textContent = `${player.playbackRate}×`;
+    get("speed").ariaLabel = `${player.playbackRate}× speed`;
   });
   get("show-captions").addEventListener("click", ({ target }) => setCaptions(target.ariaPressed !== "true"));
   get("fullscreen").addEventListener("click", () => player.requestFullscreen?.().catch(() => {}));

@@ -5,10 +5,10 @@ import { seek, play, playbackTime } from "./player.js";
 import { editLine } from "./editing.js";
 import { element } from "./sse.js";
 import { breather, clock, on, state, tell } from "./state.js";
-import { characterAt, highlight, rangeIn, textOf, timeAt, wordAt } from "./words.js";
+import { SLACK, characterAt, highlight, rangeIn, textOf, timeAt, wordAt } from "./words.js";
 
 const get = (id) => document.getElementById(id);
-const GROUP = 50;
+const GROUP = 20;
 const list = get("lines");
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 export const visible = new Set(); // the groups that are near the eye
@@ -81,7 +81,7 @@ function indexAt(time) {
   let [low, high] = [0, segments.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (segments[middle].start <= time) low = middle + 1;
+    if (segments[middle].start <= time + SLACK) low = middle + 1;
     else high = middle;
   }
   return low > 0 && time < segments[low - 1].end + 0.05 ? low - 1 : -1;

@@ -30,7 +30,10 @@ export function timeAt(segment, offset) {
   return word?.start ?? segment.start;
 }
 
-export const wordAt = (segment, time) => wordsOf(segment).findLast(({ start }) => start <= time) ?? null;
+// A player that is sent to a word may come to stand a hair before it.
+export const SLACK = 0.02;
+
+export const wordAt = (segment, time) => wordsOf(segment).findLast(({ start }) => start <= time + SLACK) ?? null;
 
 // Where the pointer is in a text node: [node, offset].
 export function characterAt({ clientX, clientY }) {
