@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Locator, Page
 from yarl import URL
 
 # What a browser says by itself of an answer that is no success, or of a connection that broke.
@@ -38,6 +38,17 @@ async def page_of(browser: Browser, url: str, **options: Any) -> AsyncIterator[P
     """The same of one page."""
     async with tabs_of(browser, url, 1, **options) as (page,):
         yield page
+
+
+async def say(page: Page, text: str) -> None:
+    """Write a message in the panel and send it."""
+    await page.fill("#message", text)
+    await page.press("#message", "Enter")
+
+
+def texts(page: Page) -> Locator:
+    """What was said and noted in the panel, and what waits to be, from first to last."""
+    return page.locator("#log :is(.user, .assistant, .note)")
 
 
 class Line:
@@ -87,7 +98,7 @@ class Line:
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         budget: int | None = None
         while data := await reader.read(65_536):
-            if budget is None and b"text/event-stream" in data and self.budgets:
+            if budget is None and b"content-type: text/event-stream" in data and self.budgets:
                 budget = self.budgets.popleft()
             if budget is not None:
                 data, budget = data[:budget], budget - len(data)

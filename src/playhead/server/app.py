@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,7 +25,7 @@ from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
 from playhead.media.types import Transcript
 from playhead.prompt import build_system_prompt
-from playhead.server import chat, media, runs
+from playhead.server import branches, chat, media, runs
 from playhead.server.errors import ApiError, handle
 from playhead.server.guard import Guard
 from playhead.server.openapi import openapi
@@ -33,11 +34,16 @@ from playhead.server.routes import Endpoint, starlette_routes
 from playhead.server.wire import (
     ChatBody,
     ChatReply,
+    EditBody,
+    ForkBody,
+    Forked,
     Health,
     MediaItem,
     MediaList,
+    RetryBody,
     RunBody,
     RunStarted,
+    ThreadUsage,
     ThreadView,
     ToolAnswer,
     dump,
@@ -48,6 +54,10 @@ from playhead.tools.registry import ToolRegistry
 
 CAPTION_TYPES = [kind.partition(";")[0] for kind in CONTENT_TYPES.values()]
 STATIC = Path(__file__).parent / "static"
+# In a wheel it lies here, in a clone at the root.
+_HERE, _CLONE = Path(__file__).parent / "web", Path(__file__).parents[3] / "web"
+PANEL = _HERE if _HERE.is_dir() else _CLONE
+_NO_STORE = {"Cache-Control": "no-cache"}
 
 # No script but our own files, no other host, no frame around us.
 _PAGE_POLICY = (
@@ -124,6 +134,7 @@ def endpoints() -> Sequence[Endpoint]:
         Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),
         Endpoint("GET", "/openapi.json", openapi_document, download=["application/json"]),
         Endpoint("GET", "/", page, download=["text/html"]),
+        Endpoint("GET", "/panel.js", panel, download=["text/javascript"]),
     )
 
 
@@ -147,6 +158,7 @@ def _agent_endpoints() -> Sequence[Endpoint]:
         ),
         Endpoint("GET", thread, runs.read_thread, reply=ThreadView, errors=[400]),
         Endpoint("DELETE", thread, runs.delete_thread, status=204, errors=[400]),
+        *_branch_endpoints(thread),
         Endpoint("GET", f"{thread}/events", runs.thread_events, events=Event, query=after, errors=[400]),
         Endpoint("GET", f"{run}/events", runs.run_events, events=Event, query=after, errors=[400, 404]),
         Endpoint("POST", f"{run}/cancel", runs.cancel_run, reply=RunStarted, errors=[404, 409]),
@@ -160,6 +172,29 @@ def _agent_endpoints() -> Sequence[Endpoint]:
             events=Event,
             errors=(*ask, 404, 409),
         ),
+    )
+
+
+def _branch_endpoints(thread: str) -> Sequence[Endpoint]:
+    begins: dict[str, Any] = {
+        "reply": RunStarted,
+        "status": 202,
+        "events": Event,
+        "errors": (400, 404, 409, 413, 502, 503),
+    }
+    return (
+        Endpoint("POST", f"{thread}/edit", branches.edit_message, body=EditBody, **begins),
+        Endpoint("POST", f"{thread}/retry", branches.retry_answer, body=RetryBody, **begins),
+        Endpoint(
+            "POST",
+            f"{thread}/fork",
+            branches.fork_thread,
+            body=ForkBody,
+            reply=Forked,
+            status=201,
+            errors=[400, 404, 409, 413, 503],
+        ),
+        Endpoint("GET", f"{thread}/usage", branches.thread_usage, reply=ThreadUsage, errors=[400]),
     )
 
 
@@ -223,6 +258,11 @@ async def page(request: Request) -> Response:
     return FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
 
 
+async def panel(request: Request) -> Response:
+    """The module that defines `<playhead-panel>`; what it imports stands beside it."""
+    return FileResponse(PANEL / "panel.js", media_type="text/javascript", headers=_NO_STORE)
+
+
 def _app(parts: Parts) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -243,7 +283,11 @@ def _app(parts: Parts) -> Starlette:
             )
         )
     app = Starlette(
-        routes=[*starlette_routes(endpoints()), Mount("/static", StaticFiles(directory=STATIC))],
+        routes=[
+            *starlette_routes(endpoints()),
+            Mount("/static", StaticFiles(directory=STATIC)),
+            Mount("/panel", StaticFiles(directory=PANEL / "panel")),
+        ],
         middleware=middleware,
         exception_handlers={PlayheadError: handle, HTTPException: handle, ClientDisconnect: handle},
         lifespan=lifespan,

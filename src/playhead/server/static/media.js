@@ -1,6 +1,7 @@
 // The player, the files, and the transcript beside them.
 
-import { answer, element } from "./sse.js";
+import { answer } from "../panel/connection.js";
+import { clock, element } from "../panel/dom.js";
 
 const get = (id) => document.getElementById(id);
 const player = get("player");
@@ -17,12 +18,7 @@ export function context() {
   };
 }
 
-export function clock(seconds) {
-  const whole = Math.floor(seconds);
-  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
-}
-
-export function transcriptLines(segments, assetId) {
+function transcriptLines(segments, assetId) {
   return segments.map((segment) => {
     const button = element(
       "button",
@@ -34,8 +30,9 @@ export function transcriptLines(segments, assetId) {
   });
 }
 
-async function seek(assetId, seconds) {
-  if (picker.value !== assetId && assets.some((asset) => asset.id === assetId)) await show(assetId);
+// In the file that is open, if none is named.
+export async function seek(assetId, seconds) {
+  if (assetId && picker.value !== assetId && assets.some((asset) => asset.id === assetId)) await show(assetId);
   player.currentTime = seconds;
 }
 
@@ -71,6 +68,11 @@ function showTranscript(assetId, found) {
   get("captions").replaceChildren("Download", ...links);
   const track = { kind: "captions", label: "Transcript", src: links[0].href };
   player.replaceChildren(...(found.length ? [element("track", track)] : []));
+}
+
+// What a tool gave, if it is the transcript of the file that is open.
+export function transcribed(result) {
+  if (Array.isArray(result?.segments) && result.assetId === picker.value) showTranscript(result.assetId, result.segments);
 }
 
 function follow() {
@@ -120,9 +122,6 @@ export function setUpMedia() {
   player.addEventListener("error", () => {
     const heard = assets.find(({ id }) => id === picker.value)?.hasAudio;
     fail(`This browser cannot play the file. ${heard ? "It can still be transcribed." : "There is no sound in it."}`);
-  });
-  document.addEventListener("transcribed", ({ detail }) => {
-    if (detail.assetId === picker.value) showTranscript(detail.assetId, detail.segments);
   });
   document.addEventListener("dragover", (event) => {
     event.preventDefault();
