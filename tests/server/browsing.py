@@ -15,7 +15,9 @@ EXPECTED = "Failed to load resource"
 
 
 @asynccontextmanager
-async def tabs_of(browser: Browser, url: str, count: int, **options: Any) -> AsyncIterator[list[Page]]:
+async def tabs_of(
+    browser: Browser, url: str, count: int, path: str = "/", **options: Any
+) -> AsyncIterator[list[Page]]:
     """Open pages of one person. It fails if one says anything on the console or asks another host."""
     complaints: list[str] = []
     hosts: set[str] = set()
@@ -26,7 +28,7 @@ async def tabs_of(browser: Browser, url: str, count: int, **options: Any) -> Asy
     context.on("request", lambda request: hosts.add(re.sub(r"^(\w+://[^/]*).*", r"\1", request.url)))
     pages = [await context.new_page() for _ in range(count)]
     for page in pages:
-        await page.goto(f"{url}/")
+        await page.goto(f"{url}{path}")
     yield pages
     await context.close()
     assert complaints == []

@@ -1,10 +1,13 @@
-// What is neither script nor markup: the texts and the style sheet, which all panels of a page share.
+// What is neither script nor markup: texts, icons and the style sheet, which all panels of a page share.
 
-const read = (name) => fetch(new URL(name, import.meta.url));
-const [styles, STRINGS] = await Promise.all([
-  read("panel.css").then((response) => response.text()),
-  read("strings.json").then((response) => response.json()),
+const read = async (name) => (await fetch(new URL(name, import.meta.url))).text();
+const [styles, STRINGS, ICONS] = await Promise.all([
+  read("panel.css"),
+  read("strings.json").then(JSON.parse),
+  read("icons.json").then(JSON.parse),
 ]);
+
+export { ICONS };
 
 // A sheet that is made by a script needs no laxer policy of the page.
 export const sheet = new CSSStyleSheet();

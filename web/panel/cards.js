@@ -5,7 +5,7 @@ import { withTimes } from "./markdown.js";
 import { isOpen } from "./reducer.js";
 
 const LONGEST = 600;
-const ICONS = {
+const SIGNS = {
   writing: "edit", running: "run", waiting: "hand", done: "check", failed: "cross", denied: "bar", stopped: "stop", unfinished: "bar",
 };
 const SECRET = /(?:api.?key|token|secret|password|passwd|authorization|cookie|credential)/i;
@@ -72,7 +72,7 @@ export class ToolCard {
     const { t } = this.host;
     const waits = { approval: "waitsApproval", client: "waitsClient" }[ask?.kind];
     this.state.textContent = t(state === "waiting" && waits ? waits : state);
-    this.sign.replaceChildren(icon(ICONS[state]));
+    this.sign.replaceChildren(icon(SIGNS[state]));
   }
 
   showArgs({ args, argsText }) {

@@ -1,5 +1,7 @@
 // Making elements. Nothing here takes markup.
 
+import { ICONS } from "./assets.js";
+
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -11,34 +13,14 @@ export function element(tag, properties = {}, ...children) {
 }
 
 const SVG = "http:" + "//www.w3.org/2000/svg"; // a name, and not an address
-const PATHS = {
-  send: "M12 19V5M6 11l6-6 6 6",
-  stop: "M7 7h10v10H7z",
-  more: "M5 12h.01M12 12h.01M19 12h.01",
-  plus: "M12 5v14M5 12h14",
-  copy: "M9 9h10v10H9zM5 15V5h10",
-  check: "M5 12.5l4.5 4.5L19 7.5",
-  cross: "M6 6l12 12M18 6L6 18",
-  retry: "M4 12a8 8 0 1 1 2.5 5.8M4 19v-5h5",
-  edit: "M4 20l1-4L16 5l3 3L8 19zM14 7l3 3",
-  branch: "M7 4v16M7 14c6 0 10-2 10-8M17 6V4",
-  down: "M12 5v14M6 13l6 6 6-6",
-  wait: "M12 7v5l3 2M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18z",
-  hand: "M12 8v5M12 16.5h.01M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18z",
-  run: "M12 3a9 9 0 1 0 9 9",
-  bar: "M6 12h12",
-  clip: "M8 12l6-6a3 3 0 0 1 4 4l-8 8a5 5 0 0 1-7-7l7-7",
-  previous: "M15 5l-7 7 7 7",
-  next: "M9 5l7 7-7 7",
-};
 
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
   const path = document.createElementNS(SVG, "path");
-  path.setAttribute("d", PATHS[name]);
+  path.setAttribute("d", ICONS[name]);
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
-  svg.setAttribute("class", `icon ${name}`);
+  svg.setAttribute("class", `icon icon-${name}`);
   svg.append(path);
   return svg;
 }

@@ -14,6 +14,7 @@ const CLEAN = {
   ],
   ALLOWED_ATTR: ["href", "title", "class", "start", "align", "checked", "disabled", "type"],
   ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
+  ADD_URI_SAFE_ATTR: ["type", "align", "start"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
 };
@@ -122,7 +123,7 @@ function begun(text) {
   if (fence) return text.replace(/\n[ \t]*`{1,2}$/, "");
   if (/^ {0,3}\|[^\n]*\n? *\|?[-:| ]*$/.test(text)) return "";
   let shown = isTable(text) ? text : text.replace(HALF_LINE, "");
-  shown = shown.replace(/!?\[([^\]\n]*)(?:\](?:\([^)\n]*)?)?$/, "$1").replace(/<[^>\n]*$/, "");
+  shown = shown.replace(/!?\[([^\]\n]*)(?:\](?:\([^)\n]*)?)?$/, "$1").replace(/(?:<[^>\n]*|(?<!~)~)$/, "");
   const line = shown.slice(shown.lastIndexOf("\n\n") + 1);
   for (const mark of ["`", "**", "~~"]) {
     if (line.split(mark).length % 2) continue;
