@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Locator, Page
 from yarl import URL
 
 # What a browser says by itself of an answer that is no success, or of a connection that broke.
@@ -15,7 +15,9 @@ EXPECTED = "Failed to load resource"
 
 
 @asynccontextmanager
-async def tabs_of(browser: Browser, url: str, count: int, **options: Any) -> AsyncIterator[list[Page]]:
+async def tabs_of(
+    browser: Browser, url: str, count: int, path: str = "/", **options: Any
+) -> AsyncIterator[list[Page]]:
     """Open pages of one person. It fails if one says anything on the console or asks another host."""
     complaints: list[str] = []
     hosts: set[str] = set()
@@ -26,7 +28,7 @@ async def tabs_of(browser: Browser, url: str, count: int, **options: Any) -> Asy
     context.on("request", lambda request: hosts.add(re.sub(r"^(\w+://[^/]*).*", r"\1", request.url)))
     pages = [await context.new_page() for _ in range(count)]
     for page in pages:
-        await page.goto(f"{url}/")
+        await page.goto(f"{url}{path}")
     yield pages
     await context.close()
     assert complaints == []
@@ -38,6 +40,17 @@ async def page_of(browser: Browser, url: str, **options: Any) -> AsyncIterator[P
     """The same of one page."""
     async with tabs_of(browser, url, 1, **options) as (page,):
         yield page
+
+
+async def say(page: Page, text: str) -> None:
+    """Write a message in the panel and send it."""
+    await page.fill("#message", text)
+    await page.press("#message", "Enter")
+
+
+def texts(page: Page) -> Locator:
+    """What was said and noted in the panel, and what waits to be, from first to last."""
+    return page.locator("#log :is(.user, .assistant, .note)")
 
 
 class Line:
@@ -87,7 +100,7 @@ class Line:
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         budget: int | None = None
         while data := await reader.read(65_536):
-            if budget is None and b"text/event-stream" in data and self.budgets:
+            if budget is None and b"content-type: text/event-stream" in data and self.budgets:
                 budget = self.budgets.popleft()
             if budget is not None:
                 data, budget = data[:budget], budget - len(data)

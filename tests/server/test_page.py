@@ -10,13 +10,18 @@ from playwright.async_api import Browser, expect
 from playhead.config import Settings
 from playhead.testing import FakeProvider, openai_sse
 from tests.media.build import picture
-from tests.server.browsing import page_of
+from tests.server.browsing import page_of, say
 from tests.server.support import SAMPLE, SPOKEN, HeldModel, address, served, settings, speech_endpoint
 
 pytestmark = pytest.mark.anyio
 
+PANEL = Path(__file__).parent.parent.parent / "web"
 STATIC = Path(__file__).parent.parent.parent / "src" / "playhead" / "server" / "static"
-CHAT = ["log", "suggestion", "message", "send"]
+FOCUSED = """() => {
+  let at = document.activeElement;
+  while (at.shadowRoot?.activeElement) at = at.shadowRoot.activeElement;
+  return at.id || at.className;
+}"""
 SIZES = {"phone": (390, 844), "wide": (1280, 800)}
 
 
@@ -39,13 +44,12 @@ async def test_a_person_with_a_video_gets_its_transcript(
         await page.set_input_files("#file", SAMPLE)
         await expect(page.locator("#player")).to_be_visible()
         await expect(page.locator("#media .name")).to_have_text("jfk.mp4")
-        await page.fill("#message", "Please transcribe this")
-        await page.press("#message", "Enter")
+        await say(page, "Please transcribe this")
         await expect(page.locator(".user")).to_have_text("Please transcribe this")
         await expect(page.locator(".tool code")).to_have_text("transcribe_video")
         await expect(page.locator(".tool .state")).to_have_text("done")
         await expect(page.locator(".assistant")).to_contain_text(SPOKEN)
-        await expect(page.locator("#send")).to_be_enabled()
+        await expect(page.locator("#send")).to_be_visible()
         await expect(page.locator("#stop")).to_be_hidden()
         lines = page.locator("#lines .text")
         await expect(lines.first).to_contain_text(SPOKEN)
@@ -85,8 +89,7 @@ async def test_errors_are_plain_text_and_nothing_is_lost(browser: Browser, tmp_p
     bad = tmp_path / "notes.mp4"
     bad.write_text("just text")
     async with served(settings=settings(tmp_path)) as client, page_of(browser, address(client)) as page:
-        await page.fill("#message", "Hello")
-        await page.press("#message", "Enter")
+        await say(page, "Hello")
         await expect(page.locator("#chat-error")).to_contain_text("LLM_PROVIDER")
         await expect(page.locator("#message")).to_have_value("Hello")
         await expect(page.locator(".user")).to_have_count(0)
@@ -95,10 +98,9 @@ async def test_errors_are_plain_text_and_nothing_is_lost(browser: Browser, tmp_p
         await expect(page.locator("#drop")).to_be_visible()
     down = settings(tmp_path, "http://127.0.0.1:9")
     async with served(settings=down) as client, page_of(browser, address(client)) as page:
-        await page.fill("#message", "Hello")
-        await page.press("#message", "Enter")
+        await say(page, "Hello")
         await expect(page.locator(".note.error")).not_to_be_empty()
-        await expect(page.locator("#send")).to_be_enabled()
+        await expect(page.locator("#send")).to_be_visible()
 
 
 async def test_a_picture_is_not_promised_to_be_transcribed(browser: Browser, tmp_path: Path) -> None:
@@ -120,8 +122,7 @@ async def test_what_a_model_writes_is_text(browser: Browser, tmp_path: Path) -> 
             async with client.post("/api/media", params={"name": f"{evil}.mp4"}, data=file) as response:
                 assert response.status == 201
         async with page_of(browser, address(client)) as page:
-            await page.fill("#message", evil)
-            await page.press("#message", "Enter")
+            await say(page, evil)
             await expect(page.locator(".assistant")).to_have_text(evil)
             await expect(page.locator(".user")).to_have_text(evil)
             assert await page.title() == "Playhead"
@@ -137,8 +138,9 @@ async def test_the_page_is_used_by_keyboard_alone(browser: Browser, tmp_path: Pa
         reached = []
         for _ in range(8):
             await page.keyboard.press("Tab")
-            reached.append(await page.evaluate("document.activeElement.id"))
-        assert reached == ["project", "new-chat", "file", "sample", *CHAT]
+            reached.append(await page.evaluate(FOCUSED))
+        starters = ["starter"] * 3
+        assert reached == ["project", "file", "sample", "new-chat", "menu-button", "log", *starters[:2]]
         await page.focus("#message")
         await page.keyboard.type("one")
         await page.keyboard.press("Shift+Enter")
@@ -148,7 +150,7 @@ async def test_the_page_is_used_by_keyboard_alone(browser: Browser, tmp_path: Pa
         await expect(page.locator("#stop")).to_be_visible()
         await page.focus("#message")
         await page.keyboard.press("Tab")
-        assert await page.evaluate("document.activeElement.id") == "stop"
+        assert await page.evaluate(FOCUSED) == "stop"
         await page.keyboard.press("Enter")
         await expect(page.locator(".note")).to_have_text("Stopped.")
 
@@ -164,10 +166,13 @@ async def test_the_page_may_run_only_its_own_files(client: aiohttp.ClientSession
     assert rules["frame-ancestors"] == "'none'"
     assert "unsafe" not in policy
     assert not re.search(r"\son\w+=|style=|<script>|//", html)
-    for script in STATIC.glob("*.js"):
+    scripts = {f"/static/{script.name}": script for script in STATIC.glob("*.js")}
+    scripts |= {f"/panel/{script.name}": script for script in PANEL.glob("panel/*.js")}
+    scripts["/panel.js"] = PANEL / "panel.js"
+    for url, script in scripts.items():
         source = script.read_text()
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|https?://", source
         )
-        async with client.get(f"/static/{script.name}") as response:
+        async with client.get(url) as response:
             assert response.content_type in ("text/javascript", "application/javascript")

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page, expect
 from playhead.testing import FakeProvider, Reply, openai_sse
 from playhead.testing.provider import Request
 from tests.cli.support import line_with, started
-from tests.server.browsing import page_of
+from tests.server.browsing import page_of, say, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -58,18 +58,9 @@ async def server(home: Path, provider: FakeProvider, port: int = 0) -> AsyncIter
         yield process, (await line_with("Serving http", process.stdout)).split()[1].rstrip("/")
 
 
-async def say(page: Page, text: str) -> None:
-    await page.fill("#message", text)
-    await page.press("#message", "Enter")
-
-
-def texts(page: Page) -> Any:
-    return page.locator("#log > p:is(.user, .assistant, .note), #log > .queue > .user")
-
-
 async def messages_of(page: Page, url: str) -> list[tuple[str, str]]:
     """The thread, as the server knows it."""
-    thread = await page.evaluate("localStorage.getItem('playhead.thread')")
+    thread = await page.evaluate("document.getElementById('chat').thread")
     async with aiohttp.ClientSession(url) as client, client.get(f"/api/agent/threads/{thread}") as response:
         return [(m["role"], m["content"].strip()) for m in (await response.json())["messages"]]
 

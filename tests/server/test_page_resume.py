@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, expect
 
 from playhead import LLMRequest, LLMResult, ToolRegistry, tool
 from playhead.events import Attempt, EmitDelta, TextDelta
 from playhead.testing import ScriptedLLM
 from playhead.types import AssistantMessage, ToolCall, ToolMessage
-from tests.server.browsing import line_to, page_of, tabs_of
+from tests.server.browsing import line_to, page_of, say, tabs_of, texts
 from tests.server.support import HeldModel, address, ask, process, served, settings
 
 pytestmark = pytest.mark.anyio
@@ -23,20 +23,13 @@ FIRST, SECOND = (f"{label}: " + WORDS * 12 for label in ("First", "Second"))
 LOST = "Connection lost. Trying again…"
 
 # Every state of the answers that a person could see, in their order.
-WATCH = """() => {
+WATCH = """async () => {
+  await customElements.whenDefined("playhead-panel");
   window.seen = [];
-  const look = () => seen.push([...document.querySelectorAll(".assistant")].map((p) => p.textContent));
-  new MutationObserver(look).observe(document.getElementById("log"), { subtree: true, childList: true });
+  const log = document.querySelector("playhead-panel").shadowRoot.getElementById("log");
+  const look = () => seen.push([...log.querySelectorAll(".assistant")].map((p) => p.textContent.trim()));
+  new MutationObserver(look).observe(log, { subtree: true, childList: true, characterData: true });
 }"""
-
-
-async def say(page: Page, text: str) -> None:
-    await page.fill("#message", text)
-    await page.press("#message", "Enter")
-
-
-def texts(page: Page) -> Any:
-    return page.locator("#log > p:is(.user, .assistant, .note), #log > .queue > .user")
 
 
 @tool
@@ -107,7 +100,7 @@ async def test_a_line_that_breaks_in_mid_answer_loses_and_doubles_nothing(
     assert line.cuts >= 3
     lengths = [sum(map(len, state)) for state in shown]
     assert lengths == sorted(lengths), "nothing that was shown goes away"
-    whole = [FIRST, SECOND]
+    whole = [FIRST.strip(), SECOND.strip()]
     wrong = [text for state in shown for n, text in enumerate(state) if not whole[n].startswith(text)]
     assert wrong == []
     assert shown[-1] == whole
@@ -291,8 +284,8 @@ async def test_a_call_that_is_approved_in_one_tab_is_settled_in_the_other(
         assert published == ["<b>one</b>"]
         await one.get_by_role("button", name="Deny").click()
         for page in (one, two):
-            await expect(page.locator(".tool .state")).to_have_text(["done", "failed"])
-            await expect(page.locator(".tool .detail").last).to_contain_text("Not approved")
+            await expect(page.locator(".tool .state")).to_have_text(["done", "denied"])
+            await expect(page.locator(".tool .result").last).to_contain_text("Not approved")
             await expect(page.get_by_role("button", name="Deny")).to_have_count(0)
             await expect(texts(page)).to_have_text(["Publish them", "Both."])
         assert published == ["<b>one</b>"]
@@ -301,7 +294,7 @@ async def test_a_call_that_is_approved_in_one_tab_is_settled_in_the_other(
         await say(two, "Never mind")
         for page in (one, two):
             await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
-            await expect(page.locator(".tool .state")).to_have_text(["done", "failed", "failed"])
+            await expect(page.locator(".tool .state")).to_have_text(["done", "denied", "denied"])
             await expect(texts(page).last).to_have_text("As you like.")
     assert published == ["<b>one</b>"]
 
@@ -346,7 +339,7 @@ async def test_a_thread_that_was_deleted_begins_anew(browser: Browser, tmp_path:
     ):
         await say(page, "first")
         await expect(texts(page)).to_have_text(["first", "Yes."])
-        thread = await page.evaluate("localStorage.getItem('playhead.thread')")
+        thread = await page.evaluate("document.getElementById('chat').thread")
         async with client.delete(f"/api/agent/threads/{thread}") as response:
             assert response.status == 204
         await expect(texts(page)).to_have_count(0)

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 from starlette.applications import Starlette
@@ -29,7 +31,7 @@ from playhead.loop import AgentLoop
 from playhead.media.library import MediaLibrary
 from playhead.media.service import SpeechService
 from playhead.prompt import build_system_prompt
-from playhead.server import chat, media, projects, runs, signin, views
+from playhead.server import branches, chat, media, projects, runs, signin, views
 from playhead.server.access import Access
 from playhead.server.errors import ApiError, handle
 from playhead.server.guard import PAGE_POLICY, Guard
@@ -40,11 +42,16 @@ from playhead.server.routes import Endpoint, starlette_routes
 from playhead.server.wire import (
     ChatBody,
     ChatReply,
+    EditBody,
+    ForkBody,
+    Forked,
     Health,
     MediaItem,
     MediaList,
+    RetryBody,
     RunBody,
     RunStarted,
+    ThreadUsage,
     ThreadView,
     ToolAnswer,
     dump,
@@ -53,6 +60,11 @@ from playhead.server.workspace import EditedSpeech, Workspace
 from playhead.session.durable.options import Durable
 from playhead.session.sessions import Sessions
 from playhead.tools.registry import ToolRegistry
+
+# In a wheel it lies here, in a clone at the root.
+_HERE, _CLONE = Path(__file__).parent / "web", Path(__file__).parents[3] / "web"
+PANEL = _HERE if _HERE.is_dir() else _CLONE
+_NO_STORE = {"Cache-Control": "no-cache"}
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": PAGE_POLICY,
@@ -143,6 +155,7 @@ def endpoints() -> Sequence[Endpoint]:
         Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),
         Endpoint("GET", "/openapi.json", openapi_document, download=["application/json"]),
         Endpoint("GET", "/", page, download=["text/html"], errors=[401], open=True),
+        Endpoint("GET", "/panel.js", panel, download=["text/javascript"], open=True),
     )
 
 
@@ -166,6 +179,7 @@ def _agent_endpoints() -> Sequence[Endpoint]:
         ),
         Endpoint("GET", thread, runs.read_thread, reply=ThreadView, errors=[400]),
         Endpoint("DELETE", thread, runs.delete_thread, status=204, errors=[400]),
+        *_branch_endpoints(thread),
         Endpoint("GET", f"{thread}/events", runs.thread_events, events=Event, query=after, errors=[400]),
         Endpoint("GET", f"{run}/events", runs.run_events, events=Event, query=after, errors=[400, 404]),
         Endpoint("POST", f"{run}/cancel", runs.cancel_run, reply=RunStarted, errors=[404, 409]),
@@ -179,6 +193,29 @@ def _agent_endpoints() -> Sequence[Endpoint]:
             events=Event,
             errors=(*ask, 404, 409),
         ),
+    )
+
+
+def _branch_endpoints(thread: str) -> Sequence[Endpoint]:
+    begins: dict[str, Any] = {
+        "reply": RunStarted,
+        "status": 202,
+        "events": Event,
+        "errors": (400, 404, 409, 413, 502, 503),
+    }
+    return (
+        Endpoint("POST", f"{thread}/edit", branches.edit_message, body=EditBody, **begins),
+        Endpoint("POST", f"{thread}/retry", branches.retry_answer, body=RetryBody, **begins),
+        Endpoint(
+            "POST",
+            f"{thread}/fork",
+            branches.fork_thread,
+            body=ForkBody,
+            reply=Forked,
+            status=201,
+            errors=[400, 404, 409, 413, 503],
+        ),
+        Endpoint("GET", f"{thread}/usage", branches.thread_usage, reply=ThreadUsage, errors=[400]),
     )
 
 
@@ -241,6 +278,11 @@ async def page(request: Request) -> Response:
     return await signin.instead(request) or FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
 
 
+async def panel(request: Request) -> Response:
+    """The module that defines `<playhead-panel>`; what it imports stands beside it."""
+    return FileResponse(PANEL / "panel.js", media_type="text/javascript", headers=_NO_STORE)
+
+
 def _app(parts: Parts) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -250,7 +292,11 @@ def _app(parts: Parts) -> Starlette:
             await parts.stop()
 
     app = Starlette(
-        routes=[*starlette_routes(endpoints()), Mount("/static", StaticFiles(directory=STATIC))],
+        routes=[
+            *starlette_routes(endpoints()),
+            Mount("/static", StaticFiles(directory=STATIC)),
+            Mount("/panel", StaticFiles(directory=PANEL / "panel")),
+        ],
         middleware=_middleware(parts),
         exception_handlers={PlayheadError: handle, HTTPException: handle, ClientDisconnect: handle},
         lifespan=lifespan,

@@ -25,7 +25,7 @@ from playhead.session.feed import parse_cursor
 from playhead.session.shown import Shown
 from playhead.types import ContentPart, TextPart
 
-_MAX_ID = 200
+MAX_ID = 200
 
 
 async def start_run(request: Request) -> Response:
@@ -35,19 +35,14 @@ async def start_run(request: Request) -> Response:
     the run, and the header `Run-Id` names it. Runs of one thread come in the order of their messages.
     """
     parts = parts_of(request)
-    thread_id = _thread_id(request)
+    thread_id = thread_id_of(request)
     body = await read_json(request, RunBody, parts.options.max_body)
-    said = body.message if isinstance(body.message, NewMessage) else NewMessage(body.message)
-    if _says_nothing(said.content):
-        raise ApiError(400, "invalid", "message: It is empty; write what the user said.", path="message")
-    if len(said.id or "") > _MAX_ID:
-        text = f"message.id: It has more than {_MAX_ID} characters."
-        raise ApiError(400, "invalid", text, path="message.id")
+    said = said_in(body.message)
     parts.check_model()
     handle = await parts.sessions.start(
         thread_id, said.content, context=body.context, message_id=said.id or None, policy=body.policy
     )
-    return await _started(request, parts, handle.run_id)
+    return await started(request, parts, handle.run_id)
 
 
 async def read_thread(request: Request) -> Response:
@@ -55,13 +50,13 @@ async def read_thread(request: Request) -> Response:
 
     The messages of that run so far are among them; its events tell them again, from the first.
     """
-    view = await view_of(parts_of(request).sessions, _thread_id(request))
+    view = await view_of(parts_of(request).sessions, thread_id_of(request))
     return Response(dump(view), media_type="application/json")
 
 
 async def delete_thread(request: Request) -> Response:
     """Stop what runs in a thread, and forget it whole."""
-    await parts_of(request).sessions.delete(_thread_id(request))
+    await parts_of(request).sessions.delete(thread_id_of(request))
     return Response(status_code=204)
 
 
@@ -72,7 +67,7 @@ async def thread_events(request: Request) -> Response:
     """
     parts = parts_of(request)
     parts.check_open()
-    return _stream(parts, parts.sessions.shown_in(_thread_id(request), after=_after(request)))
+    return _stream(parts, parts.sessions.shown_in(thread_id_of(request), after=_after(request)))
 
 
 async def run_events(request: Request) -> Response:
@@ -114,10 +109,22 @@ async def answer_call(request: Request) -> Response:
     parts.check_model()
     run_id = request.path_params["run_id"]
     handle = await parts.sessions.answer(run_id, call_id, args_hash=args_hash, **given)
-    return await _started(request, parts, handle.run_id)
+    return await started(request, parts, handle.run_id)
 
 
-async def _started(request: Request, parts: Parts, run_id: str) -> Response:
+def said_in(message: str | NewMessage) -> NewMessage:
+    """What the user says. Raises `ApiError` for nothing, or for an id that is none."""
+    said = message if isinstance(message, NewMessage) else NewMessage(message)
+    if _says_nothing(said.content):
+        raise ApiError(400, "invalid", "message: It is empty; write what the user said.", path="message")
+    if len(said.id or "") > MAX_ID:
+        text = f"message.id: It has more than {MAX_ID} characters."
+        raise ApiError(400, "invalid", text, path="message.id")
+    return said
+
+
+async def started(request: Request, parts: Parts, run_id: str) -> Response:
+    """The answer to what began a run: its id, or its events."""
     if wants_events(request):
         return _stream(parts, parts.sessions.shown(run_id), run_id)
     return Response(dump(RunStarted(run_id)), 202, media_type="application/json")
@@ -152,13 +159,14 @@ def _says_nothing(content: str | Sequence[ContentPart]) -> bool:
     return all(isinstance(part, TextPart) and not part.text.strip() for part in parts)
 
 
-def _thread_id(request: Request) -> str:
+def thread_id_of(request: Request) -> str:
+    """The thread that is asked for. Raises `ApiError` for what cannot name one."""
     thread_id: str = request.path_params["thread_id"]
-    if len(thread_id) > _MAX_ID or not thread_id.isprintable():
+    if len(thread_id) > MAX_ID or not thread_id.isprintable():
         raise ApiError(
             400,
             "invalid",
-            f"thread_id: It must be at most {_MAX_ID} printable characters.",
+            f"thread_id: It must be at most {MAX_ID} printable characters.",
             path="thread_id",
         )
     return thread_id

@@ -99,6 +99,14 @@ class WaitingCall(Struct, frozen=True, rename="camel"):
     expires_at: int
 
 
+class Version(Struct, frozen=True, rename="camel"):
+    """What an edit or a retry took out of a thread. The message `before` is where the thread goes on now;
+    without it, nothing was said since."""
+
+    messages: Sequence[ChatMessage]
+    before: str | UnsetType = UNSET
+
+
 class ThreadView(Struct, frozen=True, rename="camel"):
     """A thread: what was said, and the run that goes on, if one does.
 
@@ -111,6 +119,49 @@ class ThreadView(Struct, frozen=True, rename="camel"):
     active_run: ActiveRun | UnsetType = UNSET
     waiting: Sequence[WaitingRun] | UnsetType = UNSET
     pending: Sequence[WaitingCall] | UnsetType = UNSET
+    versions: Sequence[Version] | UnsetType = UNSET
+
+
+class EditBody(Struct, frozen=True, rename="camel"):
+    """Something else in place of a message of the user. It and all after it leave the conversation."""
+
+    message_id: str
+    message: str | NewMessage
+    context: AgentContext | None = None
+
+
+class RetryBody(Struct, frozen=True):
+    """The last message of the user, asked again."""
+
+    context: AgentContext | None = None
+
+
+class ForkBody(Struct, frozen=True):
+    """A copy of a thread, up to and with the message `at`, or whole. `to` is the copy's id, if it has one."""
+
+    at: str | None = None
+    to: str | None = None
+
+
+class Forked(Struct, frozen=True, rename="camel"):
+    """The copy of a thread."""
+
+    thread_id: str
+
+
+class StepUsage(Struct, frozen=True, rename="camel"):
+    """What one model call took: of the assistant's message of that id. What is absent is unknown."""
+
+    message_id: str
+    usage: Usage
+    model: str | UnsetType = UNSET
+    latency_ms: int | UnsetType = UNSET
+
+
+class ThreadUsage(Struct, frozen=True):
+    """The model calls of a thread, oldest first."""
+
+    steps: Sequence[StepUsage]
 
 
 class ToolAnswer(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

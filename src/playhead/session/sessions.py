@@ -22,19 +22,19 @@ from playhead.session.durable.options import Durable
 from playhead.session.feed import Cursor, parse_cursor
 from playhead.session.opened import Opened, named
 from playhead.session.opening import Books, DatabaseLike, Shared, open_books
+from playhead.session.reading import Reading
 from playhead.session.runs import LiveRun, RunHandle, Said, handle_of, user_message
 from playhead.session.settings import Limits
 from playhead.session.shown import Shown, decoded
 from playhead.storage.base import DEFAULT_TURNS
-from playhead.storage.calls import CallLog
 from playhead.storage.ledger import PendingCall, Policy, RunRow, Thread, coded, thread_of
 from playhead.tools.aside import check_aside
-from playhead.types import AgentRunResult, ChatMessage, UserMessage
+from playhead.types import AgentRunResult, UserMessage
 
 _LIMITS = ("window", "keep_runs", "keep_for", "stop_timeout", "flush_seconds", "approval_seconds")
 
 
-class Sessions:
+class Sessions(Reading):
     """Runs a loop for any number of threads. An async context manager: leaving it stops all runs.
 
     Args:
@@ -230,44 +230,6 @@ class Sessions:
         cursor = parse_cursor(after) or Cursor()
         async for shown in opened.follow(Thread(thread_id, tenant), cursor):
             yield shown
-
-    async def find(self, run_id: str, *, tenant: str | None = None) -> RunRow:
-        """Return what is known of a run."""
-        return await (await self._opened()).found(run_id, tenant)
-
-    async def history(self, thread_id: str, *, tenant: str | None = None) -> Sequence[ChatMessage]:
-        """Everything that was said in a thread, oldest first."""
-        opened = await self._opened()
-        return tuple(row.message for row in await opened.rows(Thread(thread_id, tenant)))
-
-    async def open_runs(self, thread_id: str, *, tenant: str | None = None) -> Sequence[RunRow]:
-        """The runs of a thread that have not ended: the one at work, and those that wait behind it."""
-        opened = await self._opened()
-        rows = await opened.ledger.runs(Thread(thread_id, tenant))
-        return [row for row in rows if not await opened.settled(row)]
-
-    async def at_work(self, *, tenant: str | None = None) -> int:
-        """How many runs of a tenant this process carries out, or holds in line."""
-        return (await self._opened()).at_work(tenant)
-
-    async def last_run(self, thread_id: str, *, tenant: str | None = None) -> RunRow | None:
-        """The newest run of a thread."""
-        return await (await self._opened()).ledger.last_run(Thread(thread_id, tenant))
-
-    async def pending(
-        self, thread_id: str, *, tenant: str | None = None
-    ) -> Sequence[tuple[str, PendingCall]]:
-        """The calls of a thread that wait for an answer, each with the run to answer."""
-        return await (await self._opened()).pending(Thread(thread_id, tenant))
-
-    async def last_seq(self, thread_id: str, *, tenant: str | None = None) -> int:
-        """The `seq` of the last event of a thread; 0 where there is none."""
-        thread = Thread(thread_id, tenant)
-        return (await (await self._opened()).ledger.events.last([thread]))[thread]
-
-    async def calls(self) -> CallLog:
-        """The log of model calls: a row of each attempt, with the turn it was made in."""
-        return (await self.books()).calls
 
     @property
     def breakers(self) -> BreakerStore:

@@ -95,6 +95,12 @@ class TurnStore(Protocol):
         """Return the rows of one turn, oldest first; none when it is unknown."""
         ...
 
+    async def replaced(
+        self, thread_id: str, *, tenant_id: str | None = None
+    ) -> Sequence[tuple[int, TurnRow]]:
+        """Return the rows that left the conversation, each with the `seq` from which on rows left with it."""
+        ...
+
     async def delete_thread(self, thread_id: str, *, tenant_id: str | None = None) -> int:
         """Forget a thread, and return how many rows it had. Its order then begins anew."""
         ...

@@ -17,7 +17,7 @@ class _Thread:
         self.by_id: dict[str, TurnRow] = {}
         self.last_seq = 0
         self.turns: dict[str, list[TurnRow]] = {}
-        self.replaced: set[str] = set()
+        self.replaced: dict[str, int] = {}
 
 
 class MemoryTurnStore:
@@ -75,6 +75,16 @@ class MemoryTurnStore:
         """See `TurnStore.turn`."""
         return tuple(self._turns.get((tenant_id, turn_id), ()))
 
+    async def replaced(
+        self, thread_id: str, *, tenant_id: str | None = None
+    ) -> Sequence[tuple[int, TurnRow]]:
+        """See `TurnStore.replaced`."""
+        thread = self._threads.get((tenant_id, thread_id))
+        if thread is None or not thread.replaced:
+            return ()
+        rows = [row for turn in thread.turns.values() for row in turn]
+        return [(thread.replaced[row.id], row) for row in rows if row.id in thread.replaced]
+
     async def delete_thread(self, thread_id: str, *, tenant_id: str | None = None) -> int:
         """See `TurnStore.delete_thread`."""
         thread = self._threads.get((tenant_id, thread_id))
@@ -108,8 +118,8 @@ class MemoryTurnStore:
         thread = self._threads.get((tenant_id, thread_id))
         if thread is None:
             return 0
-        gone = {row.id for row in thread.by_id.values() if row.seq >= seq} - thread.replaced
-        thread.replaced |= gone
+        gone = [row.id for row in thread.by_id.values() if row.seq >= seq and row.id not in thread.replaced]
+        thread.replaced.update(dict.fromkeys(gone, seq))
         return len(gone)
 
     def _forget(self, key: tuple[str | None, str], turns: Sequence[str]) -> int:

@@ -86,7 +86,8 @@ _ABSORB = (
 _REPLACE = (
     update(agent_turns)
     .where(_turns.thread_key == bindparam("of_thread"), _turns.seq >= bindparam("from_seq"))
-    .values(replaced=1)
+    .where(_turns.replaced == 0)
+    .values(replaced=bindparam("from_seq"))
 )
 _ROLE = select(_turns.role).where(
     _turns.thread_key == bindparam("of_thread"), _turns.message_key == bindparam("of_message")

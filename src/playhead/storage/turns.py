@@ -36,6 +36,11 @@ _turns = agent_turns.c
 _threads = agent_threads.c
 _READ = select(*COLUMNS)
 _TURN = _READ.where(_turns.turn_key == bindparam("turn_key")).order_by(_turns.row_id)
+_LEFT = (
+    select(*COLUMNS, _turns.replaced)
+    .where(_turns.thread_key == bindparam("thread_key"), _turns.replaced != 0)
+    .order_by(_turns.turn_seq, _turns.seq)
+)
 _HELD = _READ.where(
     _turns.thread_key == bindparam("thread_key"), _turns.message_key == bindparam("message_key")
 )
@@ -184,6 +189,18 @@ class SQLTurnStore:
         """See `TurnStore.turn`."""
         values = {"turn_key": key_of(tenant_id, turn_id)}
         return await self._database.read(lambda c: read_rows(c.execute(_TURN, values).all()))
+
+    async def replaced(
+        self, thread_id: str, *, tenant_id: str | None = None
+    ) -> Sequence[tuple[int, TurnRow]]:
+        """See `TurnStore.replaced`."""
+        values = {"thread_key": key_of(tenant_id, thread_id)}
+
+        def work(connection: Connection) -> list[tuple[int, TurnRow]]:
+            found = connection.execute(_LEFT, values).all()
+            return [(one[-1], row) for one in found for row in read_rows([one[:-1]])]
+
+        return await self._database.read(work)
 
     async def delete_thread(self, thread_id: str, *, tenant_id: str | None = None) -> int:
         """See `TurnStore.delete_thread`."""

@@ -2,7 +2,7 @@
 
 import { ask } from "./dialog.js";
 import { addSample, loadAssets, ready, takeOut } from "./projects.js";
-import { element } from "./sse.js";
+import { element } from "../panel/dom.js";
 import { api, clock, mediaUrl, on, state, tell } from "./state.js";
 
 const get = (id) => document.getElementById(id);

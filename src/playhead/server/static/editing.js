@@ -1,7 +1,7 @@
 // A line of the transcript, written anew: Enter keeps it, Esc leaves it as it was.
 
 import { fail } from "./bin.js";
-import { element } from "./sse.js";
+import { element } from "../panel/dom.js";
 import { api, mediaUrl, state } from "./state.js";
 import { redraw, segmentOf } from "./transcript.js";
 import { textOf } from "./words.js";

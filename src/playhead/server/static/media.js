@@ -2,13 +2,13 @@
 
 import { fail, setUpBin } from "./bin.js";
 import { playbackTime, seek, setUpPlayer, showCaptions } from "./player.js";
-import { currentProject, currentThread, loadProjects, newThread, setUpProjects } from "./projects.js";
+import { currentProject, currentThread, keepThread, loadProjects, setUpProjects } from "./projects.js";
 import { setUpSearch } from "./search.js";
-import { element } from "./sse.js";
-import { api, clock, mediaUrl, on, state, tell } from "./state.js";
+import { element } from "../panel/dom.js";
+import { mediaUrl, on, state, tell } from "./state.js";
 import { setUpTranscript } from "./transcript.js";
 
-export { clock, currentThread, newThread, seek };
+export { currentThread, keepThread };
 
 const get = (id) => document.getElementById(id);
 const FORMATS = ["srt", "vtt", "txt", "json"];
@@ -44,18 +44,6 @@ function take({ tool, result }) {
   const mine = result?.assetId && result.assetId === state.asset?.id;
   if (tool === "transcribe_video" && mine) loadTranscript();
   if (tool === "make_captions" && mine && result.format === "vtt") showCaptions(result.url);
-}
-
-export function transcriptLines(segments, assetId) {
-  return segments.map((segment) => {
-    const button = element(
-      "button",
-      { type: "button", onclick: () => seek(segment.start * 1000, assetId) },
-      element("span", { className: "time" }, clock(segment.start)),
-      ` ${segment.text.trim()}`,
-    );
-    return element("li", {}, button);
-  });
 }
 
 async function loadTranscript() {
@@ -103,5 +91,7 @@ export function setUpMedia() {
     document.dispatchEvent(new CustomEvent("ask", { detail: "Transcribe this" }));
   });
   document.addEventListener("playhead-result", ({ detail }) => take(detail));
-  document.addEventListener("seek", ({ detail }) => seek(detail.ms));
+  document.addEventListener("seek", ({ detail: { ms, asset_id: id } }) => {
+    if (state.asset) seek(ms, state.assets.some((asset) => asset.id === id) ? id : state.asset.id);
+  });
 }

@@ -1,7 +1,7 @@
 // The player: the file that is open, its timeline, and the one way to move the playhead.
 
 import { fail, openAsset, place } from "./bin.js";
-import { element } from "./sse.js";
+import { element } from "../panel/dom.js";
 import { api, clock, mediaUrl, on, state, tell } from "./state.js";
 import { Waveform } from "./waveform.js";
 

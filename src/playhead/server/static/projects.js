@@ -1,13 +1,13 @@
 // The projects: which one is open, and what can be done with it.
 
-import { untilDone } from "./again.js";
+import { Connection } from "../panel/connection.js";
+import { element } from "../panel/dom.js";
 import { ask } from "./dialog.js";
-import { element } from "./sse.js";
 import { api, state, tell } from "./state.js";
 
 const get = (id) => document.getElementById(id);
 const PROJECT = "playhead.project";
-const THREAD = "playhead.thread";
+const THREAD = "playhead.project.thread";
 const FIRST = "first"; // always there, with a conversation of the same name until another is begun
 
 let loaded;
@@ -23,10 +23,9 @@ export function currentThread() {
   return localStorage.getItem(THREAD);
 }
 
-export async function newThread() {
-  const threadId = crypto.randomUUID();
-  await api("PATCH", projectUrl(currentProject()), { threadId });
+export async function keepThread(threadId) {
   localStorage.setItem(THREAD, threadId);
+  await api("PATCH", projectUrl(currentProject()), { threadId });
 }
 
 // Another project has other media and another conversation: the page begins anew with it.
@@ -37,9 +36,9 @@ function open({ id, threadId }) {
 }
 
 export async function loadProjects() {
-  await untilDone(async () => {
-    state.projects = (await api("GET", "api/projects")).items;
-  }, () => {});
+  const line = new Connection(fetch);
+  state.projects = (await line.untilDone(() => api("GET", "api/projects"), () => {})).items;
+  line.close();
   const wanted = currentProject();
   state.project = state.projects.find(({ id }) => id === wanted) ?? state.projects[0];
   if (state.project.id !== wanted || state.project.threadId !== currentThread()) return open(state.project);

@@ -1,6 +1,8 @@
 // What the page shows, and who wants to know when it changes.
 
-import { answer } from "./sse.js";
+import { answer } from "../panel/connection.js";
+
+export { clock } from "../panel/dom.js";
 
 export const state = {
   project: null,
@@ -25,14 +27,6 @@ export async function api(method, path, body) {
 }
 
 export const mediaUrl = (id, what) => `api/media/${encodeURIComponent(id)}/${what}`;
-
-export function clock(seconds) {
-  const whole = Math.max(0, Math.floor(seconds || 0));
-  const minutes = Math.floor(whole / 60) % 60;
-  const rest = `${String(whole % 60).padStart(2, "0")}`;
-  const hours = Math.floor(whole / 3600);
-  return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
-}
 
 // Give way to what the person does: nothing here may hold up the page for long.
 export function breather(longest = 8) {

@@ -3,7 +3,7 @@
 
 import { seek, play, playbackTime } from "./player.js";
 import { editLine } from "./editing.js";
-import { element } from "./sse.js";
+import { element } from "../panel/dom.js";
 import { breather, clock, on, state, tell } from "./state.js";
 import { SLACK, characterAt, highlight, rangeIn, textOf, timeAt, wordAt } from "./words.js";
 

@@ -1,0 +1,133 @@
+// Where a message is written. What is written outlives a reload, for each thread.
+
+import { element, icon } from "./dom.js";
+import { keep, recall } from "./keep.js";
+
+const ATTACHED = "Attached: ";
+
+export class Composer {
+  // `host` has `t`, `send(content)`, `stop()` and `editLast()`.
+  constructor(host) {
+    this.host = host;
+    const { t } = host;
+    this.items = [];
+    this.input = element("textarea", { id: "message", rows: 1, placeholder: t("placeholder"), ariaLabel: t("message"), dir: "auto" });
+    this.chips = element("ul", { className: "chips", ariaLabel: t("attached"), hidden: true });
+    this.sendButton = element("button", { id: "send", type: "submit", className: "round", ariaLabel: t("send"), title: t("send") }, icon("send"));
+    this.stopButton = element("button", { id: "stop", type: "button", className: "round", ariaLabel: t("stop"), title: t("stop"), hidden: true }, icon("stop"));
+    const buttons = element("div", { className: "buttons" }, this.sendButton, this.stopButton);
+    this.node = element("form", { id: "composer" }, this.chips, this.input, buttons);
+    this.node.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.submit();
+    });
+    this.input.addEventListener("keydown", (event) => this.press(event));
+    this.input.addEventListener("input", () => this.changed());
+    this.stopButton.addEventListener("click", () => {
+      host.stop();
+      this.input.focus();
+    });
+    this.running = false;
+  }
+
+  // The draft of a thread.
+  open(key) {
+    this.key = key;
+    this.input.value = recall("localStorage", key, "");
+    this.items = [];
+    this.showChips();
+    this.changed();
+  }
+
+  changed() {
+    keep("localStorage", this.key, this.input.value);
+    this.show(this.running);
+  }
+
+  // Stop stands in the place of Send, which comes back for what is to be said next.
+  show(running) {
+    const { t } = this.host;
+    this.running = running;
+    const empty = !this.input.value.trim() && this.items.length === 0;
+    this.stopButton.hidden = !running;
+    this.sendButton.hidden = running && empty;
+    this.sendButton.disabled = empty;
+    this.sendButton.ariaLabel = this.sendButton.title = t(running ? "queue" : "send");
+  }
+
+  press(event) {
+    // What an input method has open is its own: its Enter chooses a word.
+    if (event.isComposing || event.keyCode === 229) return;
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      this.submit();
+    } else if (event.key === "ArrowUp" && !this.input.value) {
+      event.preventDefault();
+      this.host.editLast();
+    }
+  }
+
+  submit() {
+    const text = this.input.value.trim();
+    if (!text && this.items.length === 0) return;
+    const more = this.items.map((item) => ({ type: "text", text: ATTACHED + described(item) }));
+    const attached = this.items;
+    this.input.value = "";
+    this.items = [];
+    this.showChips();
+    this.changed();
+    this.host.send(more.length ? [{ type: "text", text }, ...more].filter((part) => part.text) : text, attached);
+    this.input.focus();
+  }
+
+  attach(item) {
+    this.items.push(item);
+    this.showChips();
+    this.changed();
+    this.input.focus();
+  }
+
+  showChips() {
+    const { t } = this.host;
+    this.chips.hidden = this.items.length === 0;
+    this.chips.replaceChildren(
+      ...this.items.map((item) => {
+        const label = labelOf(item);
+        const remove = element("button", { type: "button", ariaLabel: t("detach", { label }), title: t("detach", { label }) }, icon("cross"));
+        remove.addEventListener("click", () => {
+          this.items.splice(this.items.indexOf(item), 1);
+          this.showChips();
+          this.changed();
+          this.input.focus();
+        });
+        return element("li", { className: "chip" }, icon("clip"), element("span", {}, label), remove);
+      }),
+    );
+  }
+
+  // To where it can be sent again.
+  giveBack(text) {
+    this.input.value = this.input.value ? `${text}\n${this.input.value}` : text;
+    this.changed();
+  }
+}
+
+const labelOf = (item) => (typeof item === "string" ? item : String(item.label ?? item.name ?? item.id ?? "…"));
+
+function described(item) {
+  if (typeof item === "string") return item;
+  const { label, ...rest } = item;
+  const more = JSON.stringify(rest);
+  return more === "{}" ? labelOf(item) : `${labelOf(item)}\n${more}`;
+}
+
+// The texts of a message, what was attached to it apart.
+export function partsOf(content) {
+  if (typeof content === "string") return { text: content, attached: [] };
+  const texts = content.map((part) => part.text ?? `(${part.type})`);
+  const isAttached = (text) => text.startsWith(ATTACHED);
+  return {
+    text: texts.filter((text) => !isAttached(text)).join("\n"),
+    attached: texts.filter(isAttached).map((text) => text.slice(ATTACHED.length).split("\n")[0]),
+  };
+}

@@ -1,0 +1,60 @@
+// Making elements. Nothing here takes markup.
+
+import { ICONS } from "./assets.js";
+
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name in made) made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+const SVG = "http:" + "//www.w3.org/2000/svg"; // a name, and not an address
+
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", ICONS[name]);
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  svg.setAttribute("class", `icon icon-${name}`);
+  svg.append(path);
+  return svg;
+}
+
+// A button with an icon and a name.
+export function iconButton(name, label, onclick, properties = {}) {
+  return element("button", { type: "button", className: "icon-button", title: label, ariaLabel: label, onclick, ...properties }, icon(name));
+}
+
+// A button that copies, and says so.
+export function copyButton(t, textOf, label = t("copy")) {
+  const button = element("button", { type: "button", className: "copy" }, icon("copy"), element("span", {}, label));
+  button.addEventListener("click", async () => {
+    const done = await navigator.clipboard?.writeText(textOf()).then(() => true, () => false);
+    button.lastChild.textContent = done ? t("copied") : t("notCopied");
+    setTimeout(() => (button.lastChild.textContent = label), 2_000);
+  });
+  return button;
+}
+
+export function clock(seconds) {
+  const whole = Math.max(0, Math.floor(seconds || 0));
+  const parts = [Math.floor(whole / 60) % 60, whole % 60].map((part) => String(part).padStart(2, "0"));
+  const hours = Math.floor(whole / 3600);
+  return hours ? `${hours}:${parts.join(":")}` : `${Number(parts[0])}:${parts[1]}`;
+}
+
+// A button that plays from a time; the panel hears its click.
+export function timeButton(t, text, { ms, endMs = null, assetId = null }, ...more) {
+  const from = clock(ms / 1000);
+  const label = endMs === null ? t("playFrom", { from }) : t("playRange", { from, to: clock(endMs / 1000) });
+  const button = element("button", { type: "button", className: "time" }, text, ...more);
+  if (!more.length) button.ariaLabel = label;
+  else button.title = label;
+  Object.assign(button.dataset, { ms, ...(endMs !== null && { endMs }), ...(assetId && { assetId }) });
+  return button;
+}
