@@ -24,7 +24,7 @@ export function plain(value) {
   return masked(shown ?? "");
 }
 
-const masked = (text) => text.replace(SECRET_TEXT, HIDDEN);
+export const masked = (text) => text.replace(SECRET_TEXT, HIDDEN);
 const maskedDraft = (text) =>
   masked(text.replace(/("[^"]*"\s*:\s*)"([^"]*)"?/g, (whole, key) => (SECRET.test(key) ? `${key}"${HIDDEN}"` : whole)));
 

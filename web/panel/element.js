@@ -267,7 +267,8 @@ export class PlayheadPanel extends HTMLElement {
   }
 
   #lineIs(line, error = null) {
-    const came = line === "live" && (this.line === "lost" || this.line === "gone");
+    const came = line === "live" && this.away;
+    this.away = line === "lost" || line === "gone" || (line === "connecting" && this.away);
     clearTimeout(this.backTimer);
     this.line = came ? "back" : line;
     if (came) {

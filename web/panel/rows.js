@@ -1,6 +1,6 @@
 // What stands in the conversation: one row for each item.
 
-import { ToolCard } from "./cards.js";
+import { ToolCard, masked } from "./cards.js";
 import { partsOf } from "./composer.js";
 import { copyButton, element, icon, iconButton } from "./dom.js";
 import { Markdown } from "./markdown.js";
@@ -202,7 +202,7 @@ class NoteRow {
 
 // What somebody who can help wants to know.
 export function detailsOf({ text, code, id }, t) {
-  const lines = [text, code, id && `${t("reference")}: ${id}`].filter(Boolean);
+  const lines = [masked(text), code, id && `${t("reference")}: ${id}`].filter(Boolean);
   if (!lines.length) return null;
   const body = lines.map((line) => element("p", {}, line));
   return element("details", { className: "details" }, element("summary", {}, t("details")), ...body, copyButton(t, () => lines.join("\n")));
