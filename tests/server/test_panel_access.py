@@ -85,7 +85,7 @@ async def test_35_axe_has_nothing_to_say(scheme: Any, stage: Stage, browser: Bro
 
 async def test_34_colours_and_motion_are_the_users(stage: Stage, browser: Browser) -> None:
     """Forced colours hide nothing, nothing moves where that is not wanted, and at 200 % all fits."""
-    options = {
+    options: dict[str, Any] = {
         "forced_colors": "active",
         "reduced_motion": "reduce",
         "viewport": {"width": 400, "height": 450},
@@ -110,7 +110,7 @@ async def test_36_on_a_phone(stage: Stage, browser: Browser) -> None:
     """At 390 px nothing sticks out, the field does not make the page zoom, and is not under the keyboard."""
     wide = "|" + "column|" * 12 + "\n|" + "-|" * 12 + "\n|" + "value|" * 12
     stage.puppet.plays["wide"] = [[PUBLISH], f"{wide}\n\n```\n{'x' * 300}\n```\n\n{'y' * 300}"]
-    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    phone: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
     async with stage.page(browser, **phone) as page:
         await say(page, "wide")
         await page.get_by_role("button", name="Approve").click()

@@ -103,7 +103,9 @@ async def test_20_what_is_attached_is_shown_and_sent(stage: Stage, browser: Brow
         await page.get_by_role("button", name="Remove The title").click()
         async with page.expect_request("**/runs") as sent:
             await say(page, "Shorten this")
-        context = (await sent.value).post_data_json["context"]
+        body = (await sent.value).post_data_json
+        assert body
+        context = body["context"]
         assert (context["projectId"], context["attachments"][0]["ms"]) == ("p1", 10_000)
         await expect(texts(page)).to_have_text(["Shorten this", "You said: Shorten this"])
         await expect(page.locator("#composer .chip")).to_have_count(0)
