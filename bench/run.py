@@ -5,6 +5,7 @@
     make bench ARGS="--peers openai,pydantic_ai"         beside others, each in a venv of its own
     make bench ARGS=--sessions                           what writing sessions down costs
     make bench ARGS=--durable                            what durable runs cost beside that
+    make bench ARGS=--panel                              the panel in a browser
     make bench ARGS=--speech                             transcription (--hour: an hour of it)
 
 A figure is the median of its rounds, with half their spread as noise; a ratio is the median of the
@@ -70,7 +71,13 @@ def main() -> None:
     parser.add_argument("--hour", action="store_true", help="with --speech: an hour of sound")
     parser.add_argument("--durable", nargs="?", const="", metavar="URL", help="measure durable runs instead")
     parser.add_argument("--sessions", action="store_true", help="measure stored sessions instead")
+    parser.add_argument("--panel", action="store_true", help="measure the panel in a browser instead")
     options = parser.parse_args()
+    if options.panel:
+        from bench import panel
+
+        panel.main()
+        return
     if options.durable is not None:
         from bench import durable
 

@@ -59,6 +59,7 @@ class Line:
     Attributes:
         budgets: how many bytes each of the next event streams gets before its connection is cut.
         cuts: how many connections were cut in the midst of an event stream.
+        deaf: nothing of what the servers say is passed on, by the connections of now.
     """
 
     def __init__(self, to: str) -> None:
@@ -66,6 +67,7 @@ class Line:
         self.url = ""
         self.budgets: deque[int] = deque()
         self.cuts = 0
+        self.deaf = False
         self._writers: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
@@ -100,6 +102,8 @@ class Line:
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         budget: int | None = None
         while data := await reader.read(65_536):
+            if self.deaf:
+                continue
             if budget is None and b"content-type: text/event-stream" in data and self.budgets:
                 budget = self.budgets.popleft()
             if budget is not None:

@@ -79,7 +79,9 @@ class Puppet:
                 for start in range(0, len(text), 7):
                     emit(TextDelta(text=text[start : start + 7]))
             return LLMResult(AssistantMessage(text), usage=usage, model="puppet-1")
-        calls = [ToolCall(f"{asked}-{done}-{n}", name, args) for n, (name, args) in enumerate(step)]
+        calls = [
+            ToolCall(f"call-{len(self.requests)}-{n}", name, args) for n, (name, args) in enumerate(step)
+        ]
         return LLMResult(AssistantMessage("", calls), "tool_calls", usage=usage, model="puppet-1")
 
 

@@ -30,7 +30,8 @@ REDUCE = """async (logs) => {
 
 async def log_of(stage: Stage, thread: str, said: Sequence[str]) -> list[dict[str, Any]]:
     """What the server tells of some messages: texts, calls that wait, a call that fails."""
-    path, events = f"/api/agent/threads/{thread}", []
+    path = f"/api/agent/threads/{thread}"
+    events: list[tuple[str, Any]] = []
     for text in said:
         events += await all_frames(stage.client, "POST", f"{path}/runs", json={"message": text})
     _, view = await ask(stage.client, "GET", path)

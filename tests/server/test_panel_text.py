@@ -167,8 +167,8 @@ async def test_22_markdown_as_it_is_known(stage: Stage, browser: Browser) -> Non
         assert all("noopener" in rel and target == "_blank" for _, rel, target in links)
         await expect(body.locator(".code-head span").first).to_have_text("python")
         await expect(body.locator("pre .time")).to_have_count(0)
-        await body.locator(".code .copy").click()
-        await expect(body.locator(".code .copy")).to_have_text("Copied")
+        await body.locator("button.copy").click()
+        await expect(body.locator("button.copy")).to_have_text("Copied")
         assert await page.evaluate("navigator.clipboard.readText()") == 'print("0:42")\n'
 
 

@@ -13,7 +13,6 @@ export { ICONS };
 export const sheet = new CSSStyleSheet();
 sheet.replaceSync(styles);
 
-// A function of a text's name and what stands in its braces. A host may have `given` others.
 export function texts(given) {
   const all = { ...STRINGS, ...given };
   for (const name of ["notes", "errors"]) all[name] = { ...STRINGS[name], ...given?.[name] };

@@ -12,24 +12,21 @@ const SECRET = /(?:api.?key|token|secret|password|passwd|authorization|cookie|cr
 const SECRET_TEXT = /\b(?:sk|pk|ghp|gho|xox[abp]|AKIA|AIza|Bearer)[-_ ]?[A-Za-z0-9_\-.]{12,}/g;
 const HIDDEN = "••••••";
 
-// "transcribe_video" is "Transcribe video".
 export function titleOf(name) {
   const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").replace(/[_\-.]+/g, " ").trim().toLowerCase();
   return words ? words[0].toUpperCase() + words.slice(1) : name;
 }
 
-// JSON for reading, without what must not be read over a shoulder.
 export function plain(value) {
   const shown = JSON.stringify(value, (key, one) => (key && SECRET.test(key) && typeof one === "string" ? HIDDEN : one), 2);
   return masked(shown ?? "");
 }
 
-const masked = (text) => text.replace(SECRET_TEXT, HIDDEN);
+export const masked = (text) => text.replace(SECRET_TEXT, HIDDEN);
 const maskedDraft = (text) =>
   masked(text.replace(/("[^"]*"\s*:\s*)"([^"]*)"?/g, (whole, key) => (SECRET.test(key) ? `${key}"${HIDDEN}"` : whole)));
 
 export class ToolCard {
-  // `host` has `t`, `allowed`, `decide(tool, answer)` and `mayAnswer()`.
   constructor(tool, host) {
     this.host = host;
     const { t } = host;
@@ -78,12 +75,11 @@ export class ToolCard {
   showArgs({ args, argsText }) {
     const empty = args !== null && Object.keys(args).length === 0;
     this.more.hidden = empty || (args === null && !argsText);
-    if (args === null) this.more.open = true; // it is seen while it is written
+    if (args === null) this.more.open = true;
     else if (this.shown.state !== "writing") this.more.open = false;
     this.args.textContent = args === null ? maskedDraft(argsText) : plain(args);
   }
 
-  // How long it takes, or took.
   tick() {
     const { state, startedAt, endedAt } = this.shown;
     const ms = state === "running" ? Date.now() - startedAt : endedAt - startedAt;
@@ -126,9 +122,9 @@ export class ToolCard {
         fault.textContent = error.message;
       }
     };
-    const button = (label, className, approved) =>
-      element("button", { type: "button", className, onclick: answer(approved) }, label);
-    const buttons = [button(t("approve"), "primary", true), button(t("deny"), "quiet", false), edit];
+    const button = (name, className, approved) =>
+      element("button", { type: "button", className, onclick: answer(approved) }, t(name));
+    const buttons = [button("approve", "primary", true), button("deny", "quiet", false), edit];
     const late = ask.expiresAt < Date.now();
     const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }).format(ask.expiresAt);
     this.question.replaceChildren(
@@ -150,7 +146,7 @@ export class ToolCard {
     if (error === null && Array.isArray(result?.segments)) return void this.outcome.append(...this.transcript(result));
     const text = masked(error ?? (typeof result === "string" ? result : result === null ? "" : plain(result)));
     if (!text) return;
-    const body = element("div", { className: "result", role: error === null ? null : "note" });
+    const body = element("div", { className: "result", role: "group", ariaLabel: t("result"), tabIndex: 0 });
     const show = (whole) =>
       body.replaceChildren(...withTimes(whole || text.length <= LONGEST ? text : `${text.slice(0, LONGEST)}…`, t));
     show(false);

@@ -1,36 +1,35 @@
 // Where a message is written. What is written outlives a reload, for each thread.
 
-import { element, icon } from "./dom.js";
+import { element, icon, iconButton } from "./dom.js";
 import { keep, recall } from "./keep.js";
 
 const ATTACHED = "Attached: ";
 
 export class Composer {
-  // `host` has `t`, `send(content)`, `stop()` and `editLast()`.
   constructor(host) {
     this.host = host;
     const { t } = host;
     this.items = [];
-    this.input = element("textarea", { id: "message", rows: 1, placeholder: t("placeholder"), ariaLabel: t("message"), dir: "auto" });
+    this.input = element("textarea", { id: "message", part: "input", rows: 1, placeholder: t("placeholder"), ariaLabel: t("message"), dir: "auto" });
     this.chips = element("ul", { className: "chips", ariaLabel: t("attached"), hidden: true });
-    this.sendButton = element("button", { id: "send", type: "submit", className: "round", ariaLabel: t("send"), title: t("send") }, icon("send"));
-    this.stopButton = element("button", { id: "stop", type: "button", className: "round", ariaLabel: t("stop"), title: t("stop"), hidden: true }, icon("stop"));
+    const round = { className: "round" };
+    this.sendButton = iconButton("send", t("send"), null, { id: "send", part: "send", type: "submit", ...round });
+    const stop = () => {
+      host.stop();
+      this.input.focus();
+    };
+    this.stopButton = iconButton("stop", t("stop"), stop, { id: "stop", part: "stop", hidden: true, ...round });
     const buttons = element("div", { className: "buttons" }, this.sendButton, this.stopButton);
-    this.node = element("form", { id: "composer" }, this.chips, this.input, buttons);
+    this.node = element("form", { id: "composer", part: "composer" }, this.chips, this.input, buttons);
     this.node.addEventListener("submit", (event) => {
       event.preventDefault();
       this.submit();
     });
     this.input.addEventListener("keydown", (event) => this.press(event));
     this.input.addEventListener("input", () => this.changed());
-    this.stopButton.addEventListener("click", () => {
-      host.stop();
-      this.input.focus();
-    });
     this.running = false;
   }
 
-  // The draft of a thread.
   open(key) {
     this.key = key;
     this.input.value = recall("localStorage", key, "");
@@ -93,25 +92,25 @@ export class Composer {
     this.chips.replaceChildren(
       ...this.items.map((item) => {
         const label = labelOf(item);
-        const remove = element("button", { type: "button", ariaLabel: t("detach", { label }), title: t("detach", { label }) }, icon("cross"));
-        remove.addEventListener("click", () => {
+        const remove = () => {
           this.items.splice(this.items.indexOf(item), 1);
           this.showChips();
           this.changed();
           this.input.focus();
-        });
-        return element("li", { className: "chip" }, icon("clip"), element("span", {}, label), remove);
+        };
+        return chip(label, iconButton("cross", t("detach", { label }), remove));
       }),
     );
   }
 
-  // To where it can be sent again.
   giveBack(text) {
     this.input.value = this.input.value ? `${text}\n${this.input.value}` : text;
     this.changed();
   }
 }
 
+export const chip = (label, ...more) =>
+  element("li", { className: "chip" }, icon("clip"), element("span", {}, label), ...more);
 const labelOf = (item) => (typeof item === "string" ? item : String(item.label ?? item.name ?? item.id ?? "…"));
 
 function described(item) {
@@ -121,7 +120,6 @@ function described(item) {
   return more === "{}" ? labelOf(item) : `${labelOf(item)}\n${more}`;
 }
 
-// The texts of a message, what was attached to it apart.
 export function partsOf(content) {
   if (typeof content === "string") return { text: content, attached: [] };
   const texts = content.map((part) => part.text ?? `(${part.type})`);

@@ -4,7 +4,6 @@ const FIRST = 500;
 const LONGEST = 10_000;
 // The server sends a comment every 15 seconds; a connection that is silent for longer is dead.
 const SILENCE = 45_000;
-// Who comes back from sleep does not wait that long.
 const STALE = 20_000;
 const MOST_TRIES = 12;
 
@@ -17,7 +16,6 @@ export class Refusal extends Error {
   }
 }
 
-// The JSON of a response, or an error with the server's own text.
 export async function answer(response) {
   const { status, ok } = response;
   if (status === 204) return null;
@@ -60,11 +58,10 @@ export async function* frames(response, heard) {
 }
 
 export class Connection {
-  // `ask(path, init)` is a fetch. `isHidden()` tells whether anybody looks.
   constructor(ask) {
     this.ask = ask;
-    this.waiting = new Set(); // what cuts a wait short
-    this.connected = new Set(); // what ends a connection that was made before the network came back
+    this.waiting = new Set();
+    this.connected = new Set();
     this.heardAt = Date.now();
     this.closing = new AbortController();
     const { signal } = this.closing;
@@ -81,7 +78,6 @@ export class Connection {
     return this.closing.signal.aborted;
   }
 
-  // Try at once, on a new connection.
   again() {
     this.connected.forEach((controller) => controller.abort());
     this.waiting.forEach((go) => go());
@@ -105,8 +101,8 @@ export class Connection {
     return answer(await this.ask(path, { method: "DELETE" }));
   }
 
-  // Call `work` until it returns, with a signal and a function to be called at each sign of life. `lost` is
-  // told when there is none, with whether it is still tried by itself. Throws the server's refusals only.
+  // Call `work(signal, heard)` until it returns; `heard` is for signs of life. `lost` is told of a failure, and
+  // whether it is tried again by itself. Throws the server's refusals only.
   async untilDone(work, lost) {
     for (let tries = 0; !this.closed; tries++) {
       const controller = new AbortController();

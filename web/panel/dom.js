@@ -12,7 +12,7 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
-const SVG = "http:" + "//www.w3.org/2000/svg"; // a name, and not an address
+const SVG = "http:" + "//www.w3.org/2000/svg";
 
 export function icon(name) {
   const svg = document.createElementNS(SVG, "svg");
@@ -25,12 +25,10 @@ export function icon(name) {
   return svg;
 }
 
-// A button with an icon and a name.
 export function iconButton(name, label, onclick, properties = {}) {
   return element("button", { type: "button", className: "icon-button", title: label, ariaLabel: label, onclick, ...properties }, icon(name));
 }
 
-// A button that copies, and says so.
 export function copyButton(t, textOf, label = t("copy")) {
   const button = element("button", { type: "button", className: "copy" }, icon("copy"), element("span", {}, label));
   button.addEventListener("click", async () => {
@@ -48,7 +46,6 @@ export function clock(seconds) {
   return hours ? `${hours}:${parts.join(":")}` : `${Number(parts[0])}:${parts[1]}`;
 }
 
-// A button that plays from a time; the panel hears its click.
 export function timeButton(t, text, { ms, endMs = null, assetId = null }, ...more) {
   const from = clock(ms / 1000);
   const label = endMs === null ? t("playFrom", { from }) : t("playRange", { from, to: clock(endMs / 1000) });

@@ -1,4 +1,4 @@
-// The element: it joins the conversation, the field and the line to the server, and speaks with the host page.
+// The element: it joins the parts, and speaks with the host page.
 
 import { sheet, texts } from "./assets.js";
 import { Composer } from "./composer.js";
@@ -14,8 +14,7 @@ import { titleOf } from "./cards.js";
 import { View } from "./view.js";
 
 const THREAD = "playhead.thread";
-const HOME = new URL("..", import.meta.url).href; // the folder that the module `panel.js` came from
-const LONGEST_SAID = 2_000;
+const HOME = new URL("..", import.meta.url).href;
 const SHOWN_BACK = 2_500;
 
 export class PlayheadPanel extends HTMLElement {
@@ -94,14 +93,10 @@ export class PlayheadPanel extends HTMLElement {
     if (this.isConnected && this.view && old !== value && !(name === "thread" && value === this.thread)) this.#open();
   }
 
-  // ------------------------------------------------------------ for the host page
-
-  // Say something in the conversation.
   send(text) {
     this.#send(text, []);
   }
 
-  // Add something to the next message: a text, or an object with a `label`.
   attach(item) {
     this.composer.attach(item);
   }
@@ -114,7 +109,6 @@ export class PlayheadPanel extends HTMLElement {
     this.#go(newId());
   }
 
-  // The conversation as a text: `markdown` or `json`.
   export(format = "markdown") {
     const { id, state } = this.#session;
     return format === "json" ? toJson(id, state) : toMarkdown(state, this.t);
@@ -123,8 +117,6 @@ export class PlayheadPanel extends HTMLElement {
   focus() {
     this.composer.input.focus();
   }
-
-  // ------------------------------------------------------------ building
 
   #rebuild() {
     this.#close();
@@ -146,7 +138,6 @@ export class PlayheadPanel extends HTMLElement {
     const header = element("header", { part: "header" }, this.dot, title, fresh, this.menu.node);
     const foot = element("div", { className: "line" }, this.statusLine, this.again);
     const panel = element("section", { id: "panel", part: "panel", ariaLabel: t("title") });
-    for (const [node, part] of [[this.view.log, "log"], [this.composer.node, "composer"], [this.composer.input, "input"], [this.composer.sendButton, "send"], [this.composer.stopButton, "stop"]]) node.part = part;
     panel.append(header, this.view.node, this.failure, foot, this.composer.node, this.spoken, this.menu.sheet);
     panel.addEventListener("click", (event) => this.#clicked(event));
     panel.addEventListener("keydown", (event) => this.#pressed(event));
@@ -156,7 +147,6 @@ export class PlayheadPanel extends HTMLElement {
     this.#open();
   }
 
-  // What the parts may do, and are told.
   #host() {
     const panel = this;
     return {
@@ -180,7 +170,6 @@ export class PlayheadPanel extends HTMLElement {
         save(this.export(format), `conversation.${name}`, type);
       },
       remove: () => this.#session.remove().then(() => this.newThread(), (error) => this.#fail(error)),
-      // of a session
       context: (attached) => this.#contextOf(attached),
       clientTools: () => this.clientTools ?? {},
       changed: () => this.#draw(),
@@ -227,8 +216,6 @@ export class PlayheadPanel extends HTMLElement {
     this.focus();
   }
 
-  // ------------------------------------------------------------ showing
-
   // At most once a frame, however fast it comes; a page that nobody looks at has no frames.
   #draw() {
     if (this.#frame) return;
@@ -241,7 +228,7 @@ export class PlayheadPanel extends HTMLElement {
 
   #drawNow() {
     const { state } = this.#session;
-    this.quiet = this.drawn !== this.#session; // what was said before is not read out
+    this.quiet = this.drawn !== this.#session;
     this.drawn = this.#session;
     this.view.draw(state);
     this.quiet = false;
@@ -267,7 +254,8 @@ export class PlayheadPanel extends HTMLElement {
   }
 
   #lineIs(line, error = null) {
-    const came = line === "live" && (this.line === "lost" || this.line === "gone");
+    const came = line === "live" && this.away;
+    this.away = line === "lost" || line === "gone" || (line === "connecting" && this.away);
     clearTimeout(this.backTimer);
     this.line = came ? "back" : line;
     if (came) {
@@ -305,7 +293,7 @@ export class PlayheadPanel extends HTMLElement {
 
   // Read to who does not see it: a whole message, and not its growing.
   #say(text) {
-    if (!this.quiet) this.spoken.textContent = text.length > LONGEST_SAID ? `${text.slice(0, LONGEST_SAID)}…` : text;
+    if (!this.quiet) this.spoken.textContent = text;
   }
 
   #announceAsks({ items }) {
@@ -316,8 +304,6 @@ export class PlayheadPanel extends HTMLElement {
       this.#say(this.t("announceAsk", { title: titleOf(name) }));
     }
   }
-
-  // ------------------------------------------------------------ doing
 
   #send(content, attached) {
     this.failure.hidden = true;

@@ -26,11 +26,10 @@ function toolParts({ name, state, args, result, error }, t) {
   return [
     `### ${titleOf(name)} (\`${name}\`): ${t(state)}`,
     fenced(JSON.stringify(args ?? {}, null, 2), "json"),
-    ...(outcome && outcome !== "null" ? [fenced(outcome)] : []),
+    ...(result === null && error === null ? [] : [fenced(outcome)]),
   ];
 }
 
-// A fence longer than any in the text.
 function fenced(text, language = "") {
   const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map(({ length }) => length));
   const fence = "`".repeat(longest + 1);

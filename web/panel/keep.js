@@ -17,10 +17,9 @@ export function recall(storage, key, otherwise = null) {
 }
 
 export function keep(storage, key, value) {
-  const empty = value === null || value === "" || (Array.isArray(value) && value.length === 0);
   try {
-    if (empty) place(storage)?.removeItem(key);
-    else place(storage)?.setItem(key, JSON.stringify(value));
+    if (value?.length) place(storage)?.setItem(key, JSON.stringify(value));
+    else place(storage)?.removeItem(key);
   } catch {
     // It is full.
   }
@@ -28,6 +27,5 @@ export function keep(storage, key, value) {
 
 // `crypto.randomUUID` is not there on a page that was not fetched safely.
 export function newId() {
-  if (crypto.randomUUID) return crypto.randomUUID();
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

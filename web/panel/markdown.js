@@ -1,6 +1,5 @@
-// Markdown that a model writes, shown while it is written: parse, sanitise, insert, in that order.
-// What is finished is parsed once; of the last block only what changed is touched, so that a selection in
-// it stays and nothing flickers.
+// Markdown, shown while it is written: parse, sanitise, insert, in that order. What is finished is parsed
+// once; of the last block only what changed is touched: a selection in it stays, and nothing flickers.
 
 import { Marked } from "./vendor/marked-18.2.1/marked.esm.js";
 import DOMPurify from "./vendor/dompurify-3.5.0/purify.es.mjs";
@@ -42,13 +41,12 @@ const HALF_LINE = /(?:^|\n)[ \t]*(?:#{1,6}|[-*+]|\d+[.)]?|`{1,3}|~{1,3}|>|-{2,}|
 const REFERENCES = /^ {0,3}\[[^\]]+\]:/m;
 
 export class Markdown {
-  // Draws into `node`, with the texts `t`.
   constructor(node, t) {
     this.node = node;
     this.t = t;
     this.text = "";
-    this.parsed = 0; // characters of finished blocks
-    this.last = []; // the nodes of what is not finished
+    this.parsed = 0;
+    this.last = [];
   }
 
   // The whole text so far. With `whole`, no more comes.
@@ -117,7 +115,6 @@ function become(old, node) {
   return old;
 }
 
-// The beginning of a block, without what looks like something else until more of it is there.
 function begun(text) {
   const fence = (text.match(/^ {0,3}(?:`{3,}|~{3,})/gm) ?? []).length % 2 === 1;
   if (fence) return text.replace(/\n[ \t]*`{1,2}$/, "");

@@ -1,10 +1,10 @@
 // What is not needed all the time: a menu, and sheets over the panel.
 
 import { titleOf } from "./cards.js";
-import { element, icon, iconButton } from "./dom.js";
+import { element, iconButton } from "./dom.js";
+import { textOf } from "./reducer.js";
 
 export class Menu {
-  // `host` has `t` and what the entries do.
   constructor(host) {
     const { t } = host;
     this.host = host;
@@ -40,7 +40,7 @@ export class Menu {
   press(event) {
     const buttons = [...this.list.children];
     const at = buttons.indexOf(event.target);
-    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1 }[event.key];
     if (event.key === "Escape" && !this.list.hidden) this.toggle(false);
     else if (to !== undefined && at >= 0) buttons.at(to % buttons.length).focus();
     else return;
@@ -95,62 +95,48 @@ export class Menu {
     if (!turns.length) return void this.open(t("usage"), element("p", {}, t("usageNone")));
     const head = ["usageTurn", "usageModel", "usageTokens", "usageCost", "usageTime"];
     const number = new Intl.NumberFormat();
+    const time = new Intl.NumberFormat(undefined, { style: "unit", unit: "second", maximumFractionDigits: 1 });
     const money = new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", maximumFractionDigits: 6 });
-    const known = (value, show) => (value === null ? t("unknown") : show(value));
-    const cells = ({ title, models, input, output, cost, ms }) => [
-      element("th", { scope: "row" }, title),
-      element("td", {}, models.join(", ") || t("unknown")),
-      element("td", {}, `${known(input, (n) => number.format(n))} / ${known(output, (n) => number.format(n))}`),
-      element("td", {}, known(cost, (n) => money.format(n / 1e6))),
-      element("td", {}, known(ms, (n) => `${number.format(Math.round(n / 100) / 10)} s`)),
+    const known = (value, show = number, by = 1) => (value === null ? t("unknown") : show.format(value / by));
+    const cells = ({ models, input, output, cost, ms }) => [
+      models.join(", ") || t("unknown"),
+      `${known(input)} / ${known(output)}`,
+      known(cost, money, 1e6),
+      known(ms, time, 1e3),
     ];
-    const row = (turn) => element("tr", {}, ...cells(turn));
-    const table = element(
-      "table",
-      {},
-      element("thead", {}, element("tr", {}, ...head.map((name) => element("th", { scope: "col" }, t(name))))),
-      element("tbody", {}, ...turns.map(row)),
-      element("tfoot", {}, row(total(turns, t("usageTotal")))),
-    );
+    const row = (turn) =>
+      element("tr", {}, element("th", { scope: "row" }, turn.title), ...cells(turn).map((text) => element("td", {}, text)));
+    const part = (tag, ...rows) => element(tag, {}, ...rows);
+    const titles = head.map((name) => element("th", { scope: "col" }, t(name)));
+    const whole = { title: t("usageTotal"), ...summed(turns.flatMap(({ steps }) => steps)) };
+    const table = part("table", part("thead", part("tr", ...titles)), part("tbody", ...turns.map(row)), part("tfoot", row(whole)));
     this.open(t("usage"), element("div", { className: "table", tabIndex: 0, role: "group", ariaLabel: t("usage") }, table));
   }
 }
 
-const sum = (values) => (values.every((value) => value === null) ? null : values.reduce((all, one) => all + (one ?? 0), 0));
-
-function total(turns, title) {
-  const of = (name) => sum(turns.map((turn) => turn[name]));
-  const models = [...new Set(turns.flatMap((turn) => turn.models))];
-  return { title, models, input: of("input"), output: of("output"), cost: of("cost"), ms: of("ms") };
+function summed(steps) {
+  const sum = (of) => steps.map(of).reduce((all, one) => (one === undefined ? all : (all ?? 0) + one), null);
+  return {
+    models: [...new Set(steps.map(({ model }) => model).filter(Boolean))],
+    input: sum(({ usage }) => usage.inputTokens),
+    output: sum(({ usage }) => usage.outputTokens),
+    cost: sum(({ usage }) => usage.costMicroUsd),
+    ms: sum(({ latencyMs }) => latencyMs),
+  };
 }
 
-// The model calls of each turn, together. Items name the messages, usage the message of each call.
 export function usageByTurn(items, steps) {
-  const byMessage = new Map(steps.map((step) => [step.messageId, step]));
   const turns = [];
   for (const item of items) {
     if (item.kind === "user") turns.push({ title: titleOfTurn(item), steps: [] });
-    const step = byMessage.get(item.id) ?? byMessage.get(item.messageId);
-    if (!step || !turns.length) continue;
-    byMessage.delete(step.messageId);
-    turns.at(-1).steps.push(step);
+    const step = steps.find(({ messageId }) => messageId === item.id || messageId === item.messageId);
+    const turn = turns.at(-1);
+    if (step && turn && !turn.steps.includes(step)) turn.steps.push(step);
   }
-  return turns
-    .filter((turn) => turn.steps.length)
-    .map((turn) => {
-      const of = (name) => sum(turn.steps.map(({ usage }) => usage[name] ?? null));
-      return {
-        title: turn.title,
-        models: [...new Set(turn.steps.map(({ model }) => model).filter(Boolean))],
-        input: of("inputTokens"),
-        output: of("outputTokens"),
-        cost: of("costMicroUsd"),
-        ms: sum(turn.steps.map(({ latencyMs }) => latencyMs ?? null)),
-      };
-    });
+  return turns.filter((turn) => turn.steps.length).map((turn) => ({ ...turn, ...summed(turn.steps) }));
 }
 
 function titleOfTurn({ content }) {
-  const text = typeof content === "string" ? content : (content.find((part) => part.text)?.text ?? "");
+  const text = textOf(content);
   return text.length > 40 ? `${text.slice(0, 40)}…` : text;
 }

@@ -1,15 +1,14 @@
-// What is shown, made from what the server tells and what is done here. Pure: no clock, no chance, no DOM,
-// and what does not change stays the same object. Everything has an id: what is told twice, as after a
-// reload or a lost connection, is there once.
+// What is shown, made from what the server tells and what is done here. Pure, and what does not change stays
+// the same object. Everything has an id: what is told twice is there once.
 
 export const EMPTY = Object.freeze({
-  first: null, // the id of the first message: which conversation this is
-  items: [], // in the order in which they are read
-  waiting: [], // messages that are not part of the conversation yet
+  first: null,
+  items: [],
+  waiting: [],
   runs: [], // those at work: a run that is stopped in the queue begins only to end
   ended: [],
   versions: [],
-  returned: [], // messages that will not be said, to be sent again
+  returned: [],
   busy: null, // what goes on while nothing is seen to: "thinking", "working" or null
 });
 
@@ -269,7 +268,6 @@ export function continues(state, { messages }) {
   return state.first !== null && messages[0]?.id === state.first;
 }
 
-// What Stop stops: the run at work, else the one that is to be next.
 export function stoppable({ runs, waiting }) {
   return runs[0] ?? waiting.find(({ runId }) => runId)?.runId ?? null;
 }

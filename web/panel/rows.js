@@ -1,7 +1,7 @@
 // What stands in the conversation: one row for each item.
 
-import { ToolCard } from "./cards.js";
-import { partsOf } from "./composer.js";
+import { ToolCard, masked } from "./cards.js";
+import { chip, partsOf } from "./composer.js";
 import { copyButton, element, icon, iconButton } from "./dom.js";
 import { Markdown } from "./markdown.js";
 import { EMPTY, reduce } from "./reducer.js";
@@ -15,8 +15,8 @@ export function rowOf(item, host, lazy) {
 function bubble(content, t) {
   const { text, attached } = partsOf(content);
   const node = element("p", { className: "user", dir: "auto" }, text);
-  const chips = attached.map((label) => element("li", { className: "chip", title: t("attached") }, icon("clip"), element("span", {}, label)));
-  return { node, text, chips: chips.length ? element("ul", { className: "chips", ariaLabel: t("attached") }, ...chips) : null };
+  const list = () => element("ul", { className: "chips", ariaLabel: t("attached") }, ...attached.map((label) => chip(label)));
+  return { node, text, chips: attached.length ? list() : null };
 }
 
 class UserRow {
@@ -72,7 +72,6 @@ class UserRow {
     field.focus();
   }
 
-  // What stood here before it was edited, or asked again.
   versions(versions) {
     if (this.had === versions.length) return;
     this.had = versions.length;
@@ -142,7 +141,6 @@ class TextRow {
     if (done && !this.lazy) this.host.said(this.body.textContent);
   }
 
-  // It comes into sight.
   wake() {
     if (!this.lazy) return;
     this.lazy = false;
@@ -200,9 +198,8 @@ class NoteRow {
   }
 }
 
-// What somebody who can help wants to know.
 export function detailsOf({ text, code, id }, t) {
-  const lines = [text, code, id && `${t("reference")}: ${id}`].filter(Boolean);
+  const lines = [masked(text), code, id && `${t("reference")}: ${id}`].filter(Boolean);
   if (!lines.length) return null;
   const body = lines.map((line) => element("p", {}, line));
   return element("details", { className: "details" }, element("summary", {}, t("details")), ...body, copyButton(t, () => lines.join("\n")));
@@ -210,7 +207,6 @@ export function detailsOf({ text, code, id }, t) {
 
 const ROWS = { user: UserRow, text: TextRow, reasoning: ReasoningRow, tool: ToolRow, note: NoteRow };
 
-// A message that is not part of the conversation yet.
 export class WaitingRow {
   constructor({ content }, host) {
     const { t } = host;

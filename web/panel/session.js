@@ -1,22 +1,20 @@
-// One thread of the server, followed for as long as it is open: what is told makes the state, what is done
-// here goes to the server.
+// One thread of the server: what is told makes the state, what is done here goes to the server.
 
 import { Refusal, frames } from "./connection.js";
 import { keep, newId, recall } from "./keep.js";
 import { EMPTY, continues, isOpen, reduce, stoppable } from "./reducer.js";
 
 export class Session {
-  // `host` has `context()`, `clientTools()`, `changed(state)`, `line(status)`, `fail(error)`, `ended(tool)`.
   constructor(id, connection, host) {
     this.id = id;
     this.connection = connection;
     this.host = host;
     this.state = EMPTY;
-    this.after = null; // the id of the last event that came
+    this.after = null;
     this.refreshes = 0;
     this.sending = Promise.resolve();
-    this.mine = new Set(); // messages and runs of this tab
-    this.taken = new Set(); // calls that are answered from here
+    this.mine = new Set();
+    this.taken = new Set();
     this.outbox = recall("sessionStorage", this.key("outbox"), []); // what a reload must not lose
     this.allowed = new Set(recall("sessionStorage", this.key("allowed"), []));
   }
@@ -88,8 +86,6 @@ export class Session {
     return view;
   }
 
-  // ---------------------------------------------------------------- saying something
-
   send(content, attached = []) {
     const body = { message: { id: newId(), content }, context: this.host.context(attached) };
     this.outbox.push(body);
@@ -130,8 +126,6 @@ export class Session {
     if (runId) await this.connection.post(this.runUrl(runId, "cancel")).catch((error) => this.host.fail(error));
   }
 
-  // ---------------------------------------------------------------- another way
-
   async edit(messageId, content) {
     const message = { id: newId(), content };
     this.mine.add(message.id);
@@ -155,7 +149,6 @@ export class Session {
     await this.refresh();
   }
 
-  // A copy of the conversation, up to a message; returns its id.
   async fork(at) {
     return (await this.connection.post(this.url("/fork"), { at })).threadId;
   }
@@ -170,9 +163,6 @@ export class Session {
     keep("localStorage", this.key("draft"), null);
   }
 
-  // ---------------------------------------------------------------- calls that wait
-
-  // Fails if the server does not take the answer.
   async decide({ id, name, ask }, said, always = false) {
     if (always) this.allow(name, true);
     this.taken.add(id);
@@ -193,7 +183,6 @@ export class Session {
     this.answerAlone();
   }
 
-  // What nobody here need be asked for.
   answerAlone() {
     for (const tool of this.state.items) {
       if (!tool.ask || this.taken.has(tool.id) || !isOpen(tool)) continue;

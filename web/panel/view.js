@@ -17,7 +17,7 @@ export class View {
     this.queue = element("div", { className: "queue" });
     this.hint = element("div", { id: "hint", hidden: true });
     this.content = element("div", { className: "content" }, this.hint, this.items, this.queue);
-    this.log = element("div", { id: "log", role: "log", ariaLabel: t("log"), ariaLive: "off", tabIndex: 0 }, this.content);
+    this.log = element("div", { id: "log", part: "log", role: "log", ariaLabel: t("log"), ariaLive: "off", tabIndex: 0 }, this.content);
     this.jump = element("button", { type: "button", id: "jump", hidden: true }, icon("down"), t("latest"));
     this.node = element("div", { className: "scroll" }, this.log, this.jump);
     this.pinned = true;
@@ -88,7 +88,6 @@ export class View {
     [...this.rows.values()].findLast(({ edit }) => edit)?.edit();
   }
 
-  // Whoever reads further up is not pulled down by what is added below.
   scrolled() {
     const { scrollHeight, scrollTop, clientHeight } = this.log;
     this.pinned = scrollHeight - scrollTop - clientHeight < NEAR;
