@@ -18,6 +18,7 @@ from playhead.server.app import endpoints
 from playhead.server.tenants import sessions_of
 from playhead.testing import ScriptedLLM
 from tests.server.support import (
+    HELLO,
     SAMPLE,
     SPOKEN,
     STREAM,
@@ -196,7 +197,8 @@ async def test_a_model_call_says_whose_it_is(tmp_path: Path) -> None:
     ) as client:
         for name in ("a:b", "c"):
             await all_frames(client, "POST", RUNS, json={"message": "x"}, **who(name))
-    assert [request.tenant for request in llm.requests] == ["a/b", "c"]
+            await ask(client, "POST", "/api/agent/chat", json=HELLO, **who(name))
+    assert [request.tenant for request in llm.requests] == ["a/b", "a/b", "c", "c"]
 
 
 async def test_a_stream_does_not_outlive_for_long_who_may_read_it(tmp_path: Path) -> None:
