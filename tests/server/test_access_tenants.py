@@ -8,6 +8,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -245,6 +247,15 @@ async def test_what_is_about_more_than_one_tenant_is_out_of_reach() -> None:
         for name in ("delete_tenant", "delete_before", "calls", "aclose", "_opened", "breakers"):
             with pytest.raises(AttributeError):
                 getattr(theirs, name)
+
+
+NAMES = st.none() | st.text("ab/%2F:", min_size=1, max_size=6)
+
+
+@given(st.tuples(NAMES, NAMES), st.tuples(NAMES, NAMES))
+def test_two_that_are_not_the_same_are_never_taken_for_one(one: Any, other: Any) -> None:
+    same = Identity(*one).scope == Identity(*other).scope
+    assert same is (one == other)
 
 
 def test_a_hook_that_names_nobody_is_wrong() -> None:
