@@ -137,14 +137,14 @@ async def durable() -> None:
     assert (code, counted) == (0, ["1", "2", "3", "4", "5", "counted"]), err
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [one.getsockname()[1] for one in free]
 
 
 @asynccontextmanager
-async def _serving(
+async def serving(
     name: str, *ports: int, line: bytes = b"running on"
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """An example that serves, until it is told to end: then it does so without a word of a failure."""
@@ -166,7 +166,7 @@ async def _serving(
 
 
 async def mount_in_starlette() -> None:
-    async with _serving("mount_in_starlette", *_free_ports(1)) as client:
+    async with serving("mount_in_starlette", *free_ports(1)) as client:
         async with client.get("/") as home, client.get("/agent/") as page:
             assert "/agent/" in await home.text()
             assert "text/html" in page.headers["Content-Type"]
@@ -176,14 +176,14 @@ async def mount_in_starlette() -> None:
 
 
 async def mount_in_fastapi() -> None:
-    async with _serving("mount_in_fastapi", *_free_ports(1)) as client:
+    async with serving("mount_in_fastapi", *free_ports(1)) as client:
         await _panel_for_its_own_users(client)
         async with client.get("/openapi.json") as document:
             assert set((await document.json())["paths"]) == {"/", "/login"}
 
 
 async def mount_in_django() -> None:
-    async with _serving("mount_in_django", *_free_ports(1)) as client:
+    async with serving("mount_in_django", *free_ports(1)) as client:
         await _panel_for_its_own_users(client)
 
 
@@ -213,8 +213,8 @@ async def _panel_for_its_own_users(client: aiohttp.ClientSession) -> None:
 
 
 async def beside_a_page() -> None:
-    ports = _free_ports(2)
-    async with _serving("beside_a_page", *ports, line=b"http://") as client:
+    ports = free_ports(2)
+    async with serving("beside_a_page", *ports, line=b"http://") as client:
         agent, origin = f"http://127.0.0.1:{ports[1]}", {"Origin": f"http://127.0.0.1:{ports[0]}"}
         async with client.get("/") as page:
             text = await page.text()

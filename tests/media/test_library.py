@@ -61,6 +61,20 @@ async def test_a_restart_finds_everything_again(library: MediaLibrary, tmp_path:
 
 
 @pytest.mark.anyio
+async def test_each_tenant_has_a_library_within_the_folder(library: MediaLibrary, tmp_path: Path) -> None:
+    """Whatever text names it; and who belongs to none has nothing of theirs."""
+    tenants = ["a", "A", "a/b", "..", "../../a", "", "\0", "x" * 5_000, "\ud800", ".tenants"]
+    records = [await library.of_tenant(tenant).add("own.mp4", chunks(JFK)) for tenant in tenants]
+    assert len({record.id for record in records}) == len(tenants)
+    again = MediaLibrary(tmp_path / "media")
+    for tenant, record in zip(tenants, records, strict=True):
+        assert again.of_tenant(tenant).list() == [record]
+        assert (tmp_path / "media").resolve() in again.of_tenant(tenant).path(record.id).resolve().parents
+    assert library.list() == again.list() == []
+    assert library.of_tenant(None) is library
+
+
+@pytest.mark.anyio
 async def test_the_same_file_is_stored_once(library: MediaLibrary) -> None:
     """R32: a demo that is run twice has one playable asset, not two."""
     first = await library.add("a.mp4", chunks(JFK))

@@ -232,6 +232,8 @@ SAME = {"Sec-Fetch-Site": "same-origin"}
         ({"Origin": "https://evil.example", **SAME}, 403),
         (SAME, 404),
         ({"Origin": "{here}"}, 404),
+        ({"Authorization": "Basic YTpi"}, 403),
+        ({"Authorization": "Basic YTpi", **SAME}, 404),
         ({"Authorization": f"Bearer {TOKEN}"}, 404),
     ],
 )

@@ -91,6 +91,9 @@ async def test_links_are_not_tried_out_for_long(tmp_path: Path) -> None:
             async with client.get(f"/sign-in?code={n}", allow_redirects=False) as response:
                 tried.append(response.status)
         assert tried == [303, 303, 429]
+        # Nor is the token at the page, which tells by its answer as well.
+        status, _ = await ask(client, "GET", "/", headers={"Authorization": "Bearer guess"})
+        assert status == 429
 
 
 async def test_streams_at_a_time_are_bounded(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """The application's own authentication: threads, runs, approvals and media of one unknown to another."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -18,9 +20,11 @@ from playhead.server.app import endpoints
 from playhead.server.tenants import sessions_of
 from playhead.testing import ScriptedLLM
 from tests.server.support import (
+    HELLO,
     SAMPLE,
     SPOKEN,
     STREAM,
+    Event,
     all_frames,
     ask,
     frames,
@@ -47,6 +51,21 @@ async def by_header(request: Request) -> Identity | None:
 
 def who(name: str, **more: str) -> dict[str, Any]:
     return {"headers": {"X-Who": name, **more}}
+
+
+async def told_in_pieces(
+    client: aiohttp.ClientSession, path: str, message: str, **more: Any
+) -> Sequence[Event]:
+    """Say something where streams end early, and come back for the events until all of them are there."""
+    _, started = await ask(client, "POST", path, json={"message": message}, **more)
+    events: list[Event] = []
+    while not events or events[-1][0] not in ("run_end", "run_paused"):
+        after = [event["seq"] for _, event in events if "seq" in event][-1:]
+        # What is not recorded yet has no number, and comes again.
+        events = [(kind, event) for kind, event in events if "seq" in event]
+        where = f"/api/agent/runs/{started['runId']}/events"
+        events += await all_frames(client, "GET", where, params={"after": after[0]} if after else {}, **more)
+    return events
 
 
 @tool(approval=True)
@@ -152,11 +171,10 @@ async def test_no_route_tells_what_is_anothers_from_what_never_was(tmp_path: Pat
         async with client.post("/api/media?name=own.mp4", data=SAMPLE.read_bytes(), **owner) as response:
             ids = {"media_id": (await response.json())["id"], "thread_id": "film-of-b"}
         thread = "/api/agent/threads/film-of-b"
-        _, begun = await ask(client, "POST", f"{thread}/runs", json={"message": "secret words"}, **owner)
+        events = await told_in_pieces(client, f"{thread}/runs", "secret words", **owner)
+        ids["run_id"] = events[-1][1]["runId"]
         _, project = await ask(client, "POST", "/api/projects", json={"name": "secret"}, **owner)
-        ids |= {"run_id": begun["runId"], "project_id": project["id"]}
-        while "activeRun" in (await ask(client, "GET", thread, **owner))[1]:
-            pass
+        ids["project_id"] = project["id"]
         before = [await ask(client, "GET", path, **owner) for path in ("/api/media", thread)]
         for endpoint in endpoints():
             names = re.findall(r"{(\w+)}", endpoint.path)
@@ -230,7 +248,8 @@ async def test_a_model_call_says_whose_it_is(tmp_path: Path) -> None:
     ) as client:
         for name in ("a:b", "c"):
             await all_frames(client, "POST", RUNS, json={"message": "x"}, **who(name))
-    assert [request.tenant for request in llm.requests] == ["a/b", "c"]
+            await ask(client, "POST", "/api/agent/chat", json=HELLO, **who(name))
+    assert [request.tenant for request in llm.requests] == ["a/b", "a/b", "c", "c"]
 
 
 async def test_a_stream_does_not_outlive_for_long_who_may_read_it(tmp_path: Path) -> None:
@@ -242,13 +261,11 @@ async def test_a_stream_does_not_outlive_for_long_who_may_read_it(tmp_path: Path
 
     options = ServerOptions(identify=while_allowed, stream_seconds=0.05, heartbeat=60)
     async with served(llm=ScriptedLLM("one"), settings=settings(tmp_path), options=options) as client:
-        await ask(client, "POST", RUNS, json={"message": "x"})
-        path, last, told = "/api/agent/threads/t/events", 0, list[str]()
-        while "run_end" not in told:
-            events = await all_frames(client, "GET", path, params={"after": last})
-            told += [name for name, _ in events]
-            last = max([last, *(event["seq"] for _, event in events if "seq" in event)])
-        assert told.count("run_start") == told.count("run_end") == 1
+        events = await told_in_pieces(client, RUNS, "x")
+        assert [kind for kind, _ in events if kind in ("run_start", "run_end")] == ["run_start", "run_end"]
+        assert "".join(event["text"] for kind, event in events if kind == "text_delta") == "one"
+        path, last = "/api/agent/threads/t/events", events[-1][1]["seq"]
+        assert await all_frames(client, "GET", path, params={"after": last}) == []
         allowed = False
         status, answer = await ask(client, "GET", path, params={"after": last}, headers=STREAM)
         assert (status, answer["code"]) == (401, "unauthorized")
@@ -263,6 +280,15 @@ async def test_what_is_about_more_than_one_tenant_is_out_of_reach() -> None:
         for name in ("delete_tenant", "delete_before", "calls", "aclose", "_opened", "breakers"):
             with pytest.raises(AttributeError):
                 getattr(theirs, name)
+
+
+NAMES = st.none() | st.text("ab/%2F:", min_size=1, max_size=6)
+
+
+@given(st.tuples(NAMES, NAMES), st.tuples(NAMES, NAMES))
+def test_two_that_are_not_the_same_are_never_taken_for_one(one: Any, other: Any) -> None:
+    same = Identity(*one).scope == Identity(*other).scope
+    assert same is (one == other)
 
 
 def test_a_hook_that_names_nobody_is_wrong() -> None:

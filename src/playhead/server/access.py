@@ -103,11 +103,10 @@ class Access:
             return found
         if self._signer is None:
             return Identity()
-        given = request.headers.get("authorization")
-        if given is not None:
-            scheme, _, token = given.partition(" ")
+        token = _bearer(request)
+        if token is not None:
             # Whoever names a token is judged by it alone: a wrong one is not made good by a cookie.
-            if scheme.lower() == "bearer" and self._signer.is_token(token.strip()):
+            if self._signer.is_token(token):
                 return Identity()
             raise unauthorized("This is not the access token of this server.")
         if self.signed_in(request.cookies):
@@ -194,21 +193,29 @@ def unauthorized(text: str) -> ApiError:
     return ApiError(401, "unauthorized", text, headers={"WWW-Authenticate": 'Bearer realm="playhead"'})
 
 
-def _check_site(request: Request, required: bool) -> None:
-    """Refuse a change that a browser's cookie vouches for, and of which no page of ours is known to ask.
+def _bearer(request: Request) -> str | None:
+    """The token that a request names. Other schemes are not ours: a proxy before us may ask for them."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
-    An `Origin` was compared by the guard. A browser that sends neither header is older than both.
+
+def _check_site(request: Request, required: bool) -> None:
+    """Refuse a change that a browser vouches for by itself, and of which no page of ours is known to ask.
+
+    It does by cookies, and by every `Authorization` but a token. An `Origin` was compared by the guard;
+    a browser that sends neither header is older than both.
     """
     headers = request.headers
-    if not required or request.method in _SAFE_METHODS or "authorization" in headers:
+    if not required or request.method in _SAFE_METHODS or _bearer(request) is not None:
         return
-    if "cookie" not in headers or "origin" in headers or headers.get("sec-fetch-site") == "same-origin":
+    by_itself = "cookie" in headers or "authorization" in headers
+    if not by_itself or "origin" in headers or headers.get("sec-fetch-site") == "same-origin":
         return
     raise ApiError(
         403,
         "bad_origin",
         "A change that is asked for with a cookie must name its page, in Origin or Sec-Fetch-Site."
-        " Programs send `Authorization` instead.",
+        " Programs send a token instead: `Authorization: Bearer ...`.",
     )
 
 

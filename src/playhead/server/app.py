@@ -154,7 +154,7 @@ def endpoints() -> Sequence[Endpoint]:
         Endpoint("GET", "/healthz", healthz, reply=Health, open=True),
         Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),
         Endpoint("GET", "/openapi.json", openapi_document, download=["application/json"]),
-        Endpoint("GET", "/", page, download=["text/html"], errors=[401], open=True),
+        Endpoint("GET", "/", page, download=["text/html"], errors=[401, 429], open=True),
         Endpoint("GET", "/panel.js", panel, download=["text/javascript"], open=True),
     )
 

@@ -47,6 +47,7 @@ def _llm_request(parts: Parts, body: ChatBody) -> LLMRequest:
         tools=parts.registry.to_tool_schemas(),
         system=build_system_prompt(body.context),
         context=body.context,
+        tenant=parts.tenant,
         max_tokens=limits.max_tokens,
         temperature=limits.temperature,
         timeout=limits.call_timeout,

@@ -20,7 +20,7 @@ from playhead.media.service import SpeechService
 from playhead.options import LoopOptions
 from playhead.server.access import Access, Identify, Identity
 from playhead.server.errors import ApiError
-from playhead.server.limits import Buckets, Places, check_room
+from playhead.server.limits import Buckets, Places, address_of_client, check_room
 from playhead.server.tenants import sessions_of
 from playhead.server.workspace import Workspace
 from playhead.session.sessions import Sessions
@@ -157,6 +157,7 @@ class Parts:
         self.options = options
         self.own_sessions = own_sessions
         self.access = access
+        self.tenant: str | None = None
         self.requests = Buckets(options.requests_per_minute)
         self.refusals = Buckets(options.refusals_per_minute)
         self.streams = Places(options.max_streams, "event streams")
@@ -164,10 +165,20 @@ class Parts:
         self._end = asyncio.Event()
         self._calls: set[asyncio.Task[Any]] = set()
 
+    async def identity(self, request: Request) -> Identity:
+        """Return who sends a request. Raises `ApiError` 401, 403, or 429 after too many of the first."""
+        try:
+            return await self.access.identity(request)
+        except ApiError as error:
+            if error.status == 401:
+                self.refusals.take(address_of_client(request.scope))
+            raise
+
     def of(self, identity: Identity) -> "Parts":
         """Return these parts as one of those who ask sees them: with their threads and their media only."""
         seen = copy.copy(self)
         tenant, most = identity.scope, self.options.max_runs
+        seen.tenant = tenant
         seen.sessions = sessions_of(self.sessions, tenant, lambda n: check_room(n, most, "runs"))
         if tenant is not None:
             seen.workspace = self.workspace.of_tenant(tenant)

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from playhead.server.errors import ApiError
 from playhead.server.limits import address_of_client
 from playhead.server.parts import Parts, parts_of
 from playhead.server.streams import wants_events
@@ -82,13 +81,7 @@ class _Entry:
 
 async def _admitted(request: Request, parts: Parts) -> tuple[Parts, str]:
     """Return the parts of who asks, and what they are counted by. Raises `ApiError` 401, 403 or 429."""
-    address = address_of_client(request.scope)
-    try:
-        identity = await parts.access.identity(request)
-    except ApiError as error:
-        if error.status == 401:
-            parts.refusals.take(address)
-        raise
-    key = address if identity.scope is None else f"of {identity.scope}"
+    identity = await parts.identity(request)
+    key = address_of_client(request.scope) if identity.scope is None else f"of {identity.scope}"
     parts.requests.take(key)
     return parts.of(identity), key

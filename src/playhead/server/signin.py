@@ -39,10 +39,10 @@ async def sign_out(request: Request) -> Response:
 async def instead(request: Request) -> Response | None:
     """Return what is shown in place of a page to who is not signed in; None to who is.
 
-    Raises `ApiError` 401 for a program, which has no use of a page.
+    Raises `ApiError` 401 for a program, which has no use of a page, and 429.
     """
     try:
-        await parts_of(request).access.identity(request)
+        await parts_of(request).identity(request)
     except ApiError as error:
         if error.status != 401 or "text/html" not in request.headers.get("accept", ""):
             raise
