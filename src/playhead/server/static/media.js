@@ -103,5 +103,5 @@ export function setUpMedia() {
     document.dispatchEvent(new CustomEvent("ask", { detail: "Transcribe this" }));
   });
   document.addEventListener("playhead-result", ({ detail }) => take(detail));
-  document.addEventListener("seek", ({ detail }) => seek(detail.ms));
+  document.addEventListener("seek", ({ detail }) => seek(detail.ms, detail.asset_id ?? undefined));
 }
