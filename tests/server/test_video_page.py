@@ -181,8 +181,8 @@ async def test_a_message_brings_what_is_open_at_that_moment(browser: Browser, tm
             await page.fill("#message", text)
             async with page.expect_request("**/runs") as request:
                 await page.press("#message", "Enter")
-            sent: Any = (await request.value).post_data_json
-            return sent["context"]
+            posted: Any = (await request.value).post_data_json
+            return posted["context"]
 
         first = await context("one")
         (asset,) = first["mediaAssets"]
@@ -212,16 +212,23 @@ async def test_a_message_brings_what_is_open_at_that_moment(browser: Browser, tm
         assert (await context("three"))["activeSceneId"] == asset["id"]
 
 
-async def test_the_model_moves_the_playhead(browser: Browser, tmp_path: Path) -> None:
-    """Issue 7, 3: `seek` is executed by the page, whose answer the model reads; a wrong id is an error."""
+async def test_the_model_moves_the_playhead_and_captions_the_video(browser: Browser, tmp_path: Path) -> None:
+    """Issue 7, 3: `seek` is executed by the page, whose answer the model reads; a wrong id is an error;
+    captions that were made are shown."""
     llm = ScriptedLLM(
-        [("seek", {"seconds": 4}, "c1")], [("seek", {"seconds": 1, "assetId": "nope"}, "c2")], "There."
+        [("seek", {"seconds": 4}, "c1")],
+        [("seek", {"seconds": 1, "assetId": "nope"}, "c2")],
+        [("make_captions", {"wordsPerLine": 2, "lines": 1}, "c3")],
+        "There.",
     )
     async with video_page(browser, tmp_path, llm=llm) as (page, _):
         await page.fill("#message", "Go there")
         await page.press("#message", "Enter")
         await expect(page.locator(".assistant")).to_have_text("There.")
         assert await now(page) == pytest.approx(4, abs=0.1)
+        await page.wait_for_function("() => player.textTracks[0]?.cues?.length > 5")
+        cues = await page.evaluate("[...player.textTracks[0].cues].map(({ text }) => text)")
+        assert max(len(cue.split()) for cue in cues) <= 2
     told = [message.content for message in llm.requests[-1].messages if message.role == "tool"]
     assert '"seconds":4' in told[0].replace(" ", "")
     assert "no media nope" in told[1]

@@ -95,6 +95,8 @@ async def test_the_sample_is_one_request_away(client: aiohttp.ClientSession) -> 
     [
         ("POST", "/api/projects", {"name": "  "}, 400, "name"),
         ("POST", "/api/projects", {"name": "x" * 201}, 400, "name"),
+        ("POST", "/api/projects", {"name": "\0\u200b"}, 400, "name"),
+        ("PATCH", "/api/projects/first", {"threadId": "a\0b"}, 400, "threadId"),
         ("POST", "/api/projects", {}, 400, "name"),
         ("POST", "/api/projects", {"name": "x", "id": "y"}, 400, "id"),
         ("PATCH", "/api/projects/first", {"name": 7}, 400, "name"),

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from playhead.errors import MediaError
+from playhead.errors import MediaError, StoreError
 from playhead.media.library import MediaRecord, no_such_media
 from playhead.server.body import bounded, drain
 from playhead.server.errors import ApiError
@@ -41,17 +41,17 @@ async def upload_media(request: Request) -> Response:
     parts = parts_of(request)
     parts.check_open()
     project_id = request.query_params.get("project")
-    if project_id is not None:
-        await parts.workspace.project(project_id)  # before a gigabyte was sent
     limit = _room(parts)
     form = request.headers.get("content-type", "").lower().startswith("multipart/form-data")
     async with aclosing(bounded(request, limit + _FORM_ROOM if form else limit)) as body:
         try:
+            if project_id is not None:
+                await parts.workspace.project(project_id)  # before a gigabyte was sent
             name, chunks = await (_form_file if form else _plain_file)(request, body)
             record = await parts.carry_out(parts.library.add(name, chunks, max_bytes=limit))
             if project_id is not None:
                 await parts.workspace.put(project_id, record.id)
-        except (ApiError, MediaError):
+        except (ApiError, MediaError, StoreError):
             if not parts.stopping:
                 with suppress(ApiError):
                     await drain(body)

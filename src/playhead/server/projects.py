@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from playhead.server.body import read_json
+from playhead.server.errors import ApiError
 from playhead.server.media import item
 from playhead.server.parts import parts_of
 from playhead.server.routes import Endpoint
@@ -48,7 +49,9 @@ def project_endpoints() -> Sequence[Endpoint]:
             errors=(*bad, 404),
         ),
         Endpoint("DELETE", one, delete_project, status=204, errors=[404, 409]),
-        Endpoint("POST", f"{one}/sample", add_sample, reply=MediaItem, status=201, errors=[404, 503]),
+        Endpoint(
+            "POST", f"{one}/sample", add_sample, reply=MediaItem, status=201, errors=[404, 413, 503, 507]
+        ),
         Endpoint("DELETE", f"{one}/media/{{media_id}}", take_out, status=204, errors=[404]),
     )
 
@@ -82,6 +85,9 @@ async def change_project(request: Request) -> Response:
     What is left out stays as it is. The former conversation is not deleted.
     """
     body = await read_json(request, ProjectChange, parts_of(request).options.max_body)
+    if body.thread_id is not UNSET and not body.thread_id.isprintable():
+        text = "threadId: It must be printable characters, such as an id of your own."
+        raise ApiError(400, "invalid", text, path="threadId")
     changed = await workspace_of(request).change(
         request.path_params["project_id"],
         name=None if body.name is UNSET else _name(body.name),
@@ -121,7 +127,10 @@ def workspace_of(request: Request) -> Workspace:
 
 
 def _name(text: str) -> str:
-    return " ".join(text.split())
+    shown = "".join(c for c in " ".join(text.split()) if c.isprintable())
+    if not shown:
+        raise ApiError(400, "invalid", "name: It is empty; give the project a name.", path="name")
+    return shown
 
 
 def _item(project: Project) -> ProjectItem:

@@ -32,7 +32,7 @@ def view_endpoints() -> Sequence[Endpoint]:
         ("lines", "Lines of a caption at most, 1 or 2."),
         ("speed", "Characters per second that can be read, 5 to 40."),
     ]
-    drawn = (404, 415, 422, 503)
+    drawn = (400, 404, 409, 415, 422, 503)
     return (
         Endpoint("GET", f"{file}/transcript", media_transcript, reply=Transcript, errors=[404]),
         Endpoint(

@@ -147,8 +147,7 @@ class Sessions(Reading):
         `queue` waits for its turn, in order; `steer` is taken in by that run before its next model
         call, or else waits; `interrupt` stops that run, and waits. No message is ever dropped.
         """
-        started = await self._say(thread_id, message, tenant, context, message_id, policy)
-        return _handle(started)
+        return _handle(await self._say(thread_id, message, tenant, context, message_id, policy))
 
     async def answer(
         self,

@@ -18,9 +18,11 @@ const duration = () => (Number.isFinite(player.duration) ? player.duration : (st
 
 // The one way to move the playhead: to a time, in milliseconds, of the open file or of another.
 export async function seek(ms, assetId = state.asset?.id) {
-  if (assetId !== state.asset?.id) {
+  if (assetId !== state.asset?.id && state.assets.some(({ id }) => id === assetId)) {
     openAsset(assetId);
-    await new Promise((resolve) => player.addEventListener("loadedmetadata", resolve, { once: true }));
+    await new Promise((resolve) => {
+      for (const name of ["loadedmetadata", "error"]) player.addEventListener(name, resolve, { once: true });
+    });
   }
   player.currentTime = Math.max(0, ms / 1000);
   moved();

@@ -4,7 +4,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -128,7 +127,7 @@ def _likeness(matcher: "SequenceMatcher[str]", word: str, wanted: str) -> float:
         return 0.0
     # Another ending is not another word: "asks" and "asking".
     short, long = sorted((len(word), len(wanted)))
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, wanted, strict=False)))
+    same = next((i for i, (a, b) in enumerate(zip(word, wanted, strict=False)) if a != b), short)
     if same >= max(3, short - 1, long / 2):
         return max(_ALIKE, short / long)
     matcher.set_seq1(word)
