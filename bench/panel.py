@@ -84,15 +84,13 @@ async def _measure(home: Path) -> None:
         await page.locator("#stop").wait_for()
         await page.locator("#stop").wait_for(state="hidden", timeout=60_000)
         tasks = await page.evaluate("long")
-        print(
-            f"long tasks, {len(''.join(PIECES)) / 1e3:.0f} kB in {DELTAS} deltas    {len(tasks):8}         (none)"
-        )
+        size = len("".join(PIECES)) / 1e3
+        print(f"long tasks, {size:.0f} kB in {DELTAS} deltas        {len(tasks):8}         (none)")
         print(f"the longest of them                     {max(tasks, default=0):8.0f} ms")
         await page.evaluate("localStorage.setItem('playhead.thread', JSON.stringify('filled'))")
         opened = [await _open(page, url) for _ in range(3)]
-        print(
-            f"{MESSAGES} messages open, median             {statistics.median(opened):8.0f} ms    (under 1,000)"
-        )
+        middle = statistics.median(opened)
+        print(f"{MESSAGES} messages open, median             {middle:8.0f} ms    (under 1,000)")
 
 
 async def _first_token(page: Page, speaker: Speaker) -> float:

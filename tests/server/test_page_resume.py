@@ -55,7 +55,7 @@ class Talker:
         return LLMResult(AssistantMessage(text, [ToolCall("c1", "look", {"at": "it"})]), "tool_calls")
 
 
-async def test_a_reload_in_mid_answer_goes_on_with_it(browser: Browser, tmp_path: Path) -> None:
+async def test_26_a_reload_in_mid_answer_goes_on_with_it(browser: Browser, tmp_path: Path) -> None:
     """Q212: the answer so far is there again, and goes on, once and in order."""
     model = HeldModel()
     async with (
@@ -159,7 +159,7 @@ async def test_what_was_not_sent_yet_outlives_a_reload(browser: Browser, tmp_pat
         await expect(texts(page)).to_have_text(["first", "One.", "second", "Two."])
 
 
-async def test_two_tabs_show_the_same(browser: Browser, tmp_path: Path) -> None:
+async def test_26_two_tabs_show_the_same(browser: Browser, tmp_path: Path) -> None:
     """Q244: what is said in one tab appears in the other; what comes meanwhile waits, and is not lost."""
     model = HeldModel()
     async with (
@@ -299,7 +299,7 @@ async def test_a_call_that_is_approved_in_one_tab_is_settled_in_the_other(
     assert published == ["<b>one</b>"]
 
 
-async def test_a_server_that_is_killed_and_comes_back(browser: Browser, tmp_path: Path) -> None:
+async def test_28_a_server_that_is_killed_and_comes_back(browser: Browser, tmp_path: Path) -> None:
     """Q242, Q247: what was said is there, the run is told to be interrupted, and the thread goes on."""
     async with (
         process(tmp_path, "asked") as (first, url),

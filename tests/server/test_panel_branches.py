@@ -38,41 +38,41 @@ async def versions(page: Page, which: int, shown: str, earlier: list[str]) -> No
 async def test_09_a_retry_keeps_the_old_answer(stage: Stage, browser: Browser) -> None:
     """As a version, in every tab and after a reload; nothing of it is told to the model."""
     stage.puppet.plays["q"] = ["First answer."]
-    async with stage.tabs(browser, 2) as (one, two):
-        await say(one, "q")
-        for page in (one, two):
-            await expect(texts(page)).to_have_text(["q", "First answer."])
+    async with stage.tabs(browser, 2) as (other, page):
+        await say(page, "q")
+        for one in (page, other):
+            await expect(texts(one)).to_have_text(["q", "First answer."])
         stage.puppet.plays["q"] = ["Second answer."]
-        await one.get_by_role("button", name="Try again").click()
-        for page in (one, two):
-            await expect(texts(page)).to_have_text(["q", "Second answer."])
-            await versions(page, 0, "Version 2 of 2", ["q", "First answer."])
-        await two.reload()
-        await versions(two, 0, "Version 2 of 2", ["q", "First answer."])
+        await page.get_by_role("button", name="Try again").click()
+        for one in (page, other):
+            await expect(texts(one)).to_have_text(["q", "Second answer."])
+            await expect(one.locator(".picker")).to_have_text("Version 2 of 2")
+        await page.reload()
+        await versions(page, 0, "Version 2 of 2", ["q", "First answer."])
         assert "First" not in str(stage.puppet.requests[-1].messages)
 
 
 async def test_10_an_edit_replaces_what_came_after(stage: Stage, browser: Browser) -> None:
-    async with stage.tabs(browser, 2) as (one, two):
+    async with stage.tabs(browser, 2) as (other, page):
         for n, text in enumerate(("one", "two", "three"), 1):
-            await say(one, text)
-            await expect(one.locator(".assistant")).to_have_count(n)
-        row = one.locator(".from-user").nth(1)
+            await say(page, text)
+            await expect(page.locator(".assistant")).to_have_count(n)
+        row = page.locator(".from-user").nth(1)
         await row.hover()
         await row.get_by_role("button", name="Edit").click()
         await row.get_by_role("textbox", name="Edit").fill("deux")
         await row.get_by_role("button", name="Send anew").click()
         said = ["one", "You said: one", "deux", "You said: deux"]
-        gone = ["two", "You said: two", "three", "You said: three"]
-        for page in (one, two):
-            await expect(texts(page)).to_have_text(said)
-            await versions(page, 1, "Version 2 of 2", gone)
+        for one in (page, other):
+            await expect(texts(one)).to_have_text(said)
+            await expect(one.locator(".picker:visible")).to_have_text("Version 2 of 2")
+        await versions(page, 1, "Version 2 of 2", ["two", "You said: two", "three", "You said: three"])
         # An empty field's arrow edits the last message; Esc leaves it as it is.
-        await one.press("#message", "ArrowUp")
-        field = one.get_by_role("textbox", name="Edit")
+        await page.press("#message", "ArrowUp")
+        field = page.get_by_role("textbox", name="Edit")
         await expect(field).to_have_value("deux")
         await field.press("Escape")
-        await expect(texts(one)).to_have_text(said)
+        await expect(texts(page)).to_have_text(said)
 
 
 async def test_a_branch_is_a_conversation_of_its_own(stage: Stage, browser: Browser) -> None:

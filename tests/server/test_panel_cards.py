@@ -1,5 +1,6 @@
 """The cards of tools: what they are, what they ask, what they gave."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         yield stage
 
 
-async def test_11_a_card_says_what_it_is_and_how_far(stage: Stage, browser: Browser) -> None:
+async def test_11_14_a_card_says_what_it_is_and_how_far(stage: Stage, browser: Browser) -> None:
     """With a title and the name, in words and with a sign; 14: progress, and for how long."""
     stage.puppet.plays["all"] = [
         [("measure", {"what": "x"})],
@@ -36,7 +37,7 @@ async def test_11_a_card_says_what_it_is_and_how_far(stage: Stage, browser: Brow
         await expect(card.locator(".state")).to_have_text("running")
         await expect(card.locator(".detail")).to_have_text("25% · a quarter of it")
         assert await card.locator("progress").evaluate("bar => bar.value") == 0.25
-        await expect(card.locator(".elapsed")).to_have_text("0:01")
+        await expect(card.locator(".elapsed")).to_have_text(re.compile(r"0:0\d"))
         signs = {await card.locator(".sign svg").get_attribute("class")}
         stage.go.set()
         await expect(card.locator(".state")).to_have_text(["done", "failed", "done"])
@@ -100,12 +101,12 @@ async def test_13_a_long_result_is_cut_and_can_be_seen_whole(stage: Stage, brows
         assert "item 199" in await page.evaluate("navigator.clipboard.readText()")
 
 
-async def test_15_an_approval_shows_exactly_what_would_happen(stage: Stage, browser: Browser) -> None:
+async def test_15_17_an_approval_shows_exactly_what_would_happen(stage: Stage, browser: Browser) -> None:
     """Its arguments can be changed, and a no can have a reason. 17: in every tab, once, until when."""
     stage.puppet.plays["two"] = [[PUBLISH, PUBLISH], "As you like."]
     stage.published.clear()
     async with stage.tabs(browser, 2) as (one, two):
-        await say(one, "two")
+        await say(two, "two")
         for page in (one, two):
             await expect(page.locator(".question")).to_have_count(2)
             await expect(page.locator(".question pre").first).to_contain_text('"title": "Ask <b>not</b>"')

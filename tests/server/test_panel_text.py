@@ -172,7 +172,7 @@ async def test_22_markdown_as_it_is_known(stage: Stage, browser: Browser) -> Non
         assert await page.evaluate("navigator.clipboard.readText()") == 'print("0:42")\n'
 
 
-async def test_23_a_hostile_model_writes_text(stage: Stage, browser: Browser) -> None:
+async def test_23_24_a_hostile_model_writes_text(stage: Stage, browser: Browser) -> None:
     """Scripts, handlers, addresses that run, clobbering names, remote pictures: none of it, at any moment.
 
     The page asks no other host, which `tabs_of` sees to, and its policy would complain on the console.

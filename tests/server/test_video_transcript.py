@@ -38,7 +38,7 @@ async def test_a_click_goes_to_the_word_and_the_line_is_marked(browser: Browser,
     async with video_page(browser, tmp_path) as (page, _):
         await click_word(page, 1, "country")
         assert await now(page) == pytest.approx(3 + 4 * 3 / 9, abs=0.05)
-        await expect(page.locator(".line").nth(1)).to_have_attribute("aria-current", "true")
+        await expect(page.locator("#lines .line").nth(1)).to_have_attribute("aria-current", "true")
         await expect(page.locator("[aria-current] .text")).to_have_text(LINES[1])
         await page.wait_for_function("() => [...CSS.highlights.get('word')].map(String).join() === 'country'")
         await page.locator(".text").nth(1).focus()
@@ -117,7 +117,7 @@ async def test_a_line_is_edited_by_keyboard_and_kept(browser: Browser, tmp_path:
             assert (await response.text()).startswith("And so, <my> friends\n")
         await page.reload()
         await expect(text).to_have_text("And so, <my> friends")
-        await expect(page.locator(".line").first).to_have_class("line edited")
+        await expect(page.locator("#lines .line").first).to_have_class("line edited")
         await click_word(page, 0, "my")
         assert await now(page) == pytest.approx(2 * 3 / 5, abs=0.05), "a word that stands keeps its time"
         await text.dblclick()
@@ -172,5 +172,5 @@ async def test_an_hour_is_scrolled_and_searched_without_a_long_task(browser: Bro
             if not tasks:
                 break
             await page.reload()
-            await expect(page.locator(".line")).to_have_count(len(HOUR))
+            await expect(page.locator("#lines .line")).to_have_count(len(HOUR))
         assert tasks == []

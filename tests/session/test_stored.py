@@ -282,6 +282,10 @@ async def test_an_edit_takes_the_place_of_a_message_and_of_all_after_it(store_ur
         await all_of(sessions, run.run_id)
         assert [m.content for m in await sessions.history("t")] == ["one", "done", "zwei", "done"]
         assert [m.content for m in llm.seen[-1]] == ["one", "done", "zwei"]
+        left = await sessions.replaced("t")
+        assert [row.content for _, row in left] == ["two", "done", "three", "done"]
+        assert {mark for mark, _ in left} == {left[0][1].seq}
+        assert [step.assistant_message.content for step in await sessions.steps("t")] == ["done"] * 4
         assert (await sessions.run("t", "two", message_id="m2")).text == "done"
         assert len(llm.seen) == 4
         answer = (await sessions.history("t"))[1]

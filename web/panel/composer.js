@@ -1,4 +1,4 @@
-// Where a message is written. What is written outlives a reload, for each thread.
+// Where a message is written, which outlives a reload.
 
 import { element, icon, iconButton } from "./dom.js";
 import { keep, recall } from "./keep.js";

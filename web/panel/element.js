@@ -172,7 +172,10 @@ export class PlayheadPanel extends HTMLElement {
       remove: () => this.#session.remove().then(() => this.newThread(), (error) => this.#fail(error)),
       context: (attached) => this.#contextOf(attached),
       clientTools: () => this.clientTools ?? {},
-      changed: () => this.#draw(),
+      changed: (type) => {
+        this.quiet ||= type === "load"; // what was said before is not read out
+        this.#draw();
+      },
       line: (status, error) => this.#lineIs(status, error),
       fail: (error) => this.#fail(error),
       ended: (result) => this.#tell("playhead-result", { tool: result.name, result: result.result ?? null, error: result.error ?? null, callId: result.toolCallId }),
@@ -228,8 +231,6 @@ export class PlayheadPanel extends HTMLElement {
 
   #drawNow() {
     const { state } = this.#session;
-    this.quiet = this.drawn !== this.#session;
-    this.drawn = this.#session;
     this.view.draw(state);
     this.quiet = false;
     this.composer.show(state.runs.length > 0 || state.waiting.some(({ runId }) => runId));

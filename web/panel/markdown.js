@@ -49,7 +49,6 @@ export class Markdown {
     this.last = [];
   }
 
-  // The whole text so far. With `whole`, no more comes.
   show(given, whole) {
     const text = given.replace(/\r\n?/g, "\n");
     if (!text.startsWith(this.text.slice(0, this.parsed)) || (whole && REFERENCES.test(text))) this.restart();
@@ -81,7 +80,6 @@ export class Markdown {
     return [...clean.childNodes].filter((node) => node.nodeType === Node.ELEMENT_NODE || node.data.trim());
   }
 
-  // In place of the nodes that were not finished. When they are `done`, the next ones stand behind them.
   put(nodes, done) {
     const kept = nodes.map((node, at) => {
       const old = this.last[at];
@@ -172,7 +170,6 @@ function codeBlock(pre, t) {
   return frame;
 }
 
-// Times become buttons that seek, but for those in code and links.
 export function addTimes(root, t) {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   const found = [];

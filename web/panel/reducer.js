@@ -42,10 +42,11 @@ const STEPS = {
     const there = new Set(view.messages.map(({ id }) => id));
     const users = draft.items.filter(({ kind }) => kind === "user");
     const known = users.findLastIndex(({ id }) => there.has(id));
-    const gone = new Set(users.slice(0, Math.max(known, 0)).filter(({ id }) => !there.has(id)));
+    const gone = new Set(users.filter(({ id, replaced }, at) => !there.has(id) && (replaced || at < known)));
     let kept = true;
     draft.items = draft.items.filter((item) => (kept = item.kind === "user" ? !gone.has(item) : kept));
     draft.items = draft.items.map((item) => (item.replaced ? { ...item, replaced: false } : item));
+    draft.first = draft.items.find(({ kind }) => kind === "user")?.id ?? null;
     draft.versions = view.versions ?? [];
     STEPS.pending(draft, view);
   },

@@ -75,7 +75,7 @@ export class Session {
       const open = before.items.find(({ kind, id }) => kind === "tool" && id === action.result.toolCallId);
       if (!open || isOpen(open)) this.host.ended(action.result);
     }
-    this.host.changed(this.state, action.type);
+    this.host.changed(action.type);
     this.answerAlone();
   }
 

@@ -64,7 +64,7 @@ from playhead.tools.registry import ToolRegistry
 # In a wheel it lies here, in a clone at the root.
 _HERE, _CLONE = Path(__file__).parent / "web", Path(__file__).parents[3] / "web"
 PANEL = _HERE if _HERE.is_dir() else _CLONE
-_NO_STORE = {"Cache-Control": "no-cache"}
+_FRESH = {"Cache-Control": "no-cache"}
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": PAGE_POLICY,
@@ -280,7 +280,16 @@ async def page(request: Request) -> Response:
 
 async def panel(request: Request) -> Response:
     """The module that defines `<playhead-panel>`; what it imports stands beside it."""
-    return FileResponse(PANEL / "panel.js", media_type="text/javascript", headers=_NO_STORE)
+    return FileResponse(PANEL / "panel.js", media_type="text/javascript", headers=_FRESH)
+
+
+class _Files(StaticFiles):
+    """Files that are asked for anew: modules of two versions do not go together."""
+
+    def file_response(self, *given: Any, **named: Any) -> Response:
+        response = super().file_response(*given, **named)
+        response.headers.update(_FRESH)
+        return response
 
 
 def _app(parts: Parts) -> Starlette:
@@ -294,8 +303,8 @@ def _app(parts: Parts) -> Starlette:
     app = Starlette(
         routes=[
             *starlette_routes(endpoints()),
-            Mount("/static", StaticFiles(directory=STATIC)),
-            Mount("/panel", StaticFiles(directory=PANEL / "panel")),
+            Mount("/static", _Files(directory=STATIC)),
+            Mount("/panel", _Files(directory=PANEL / "panel")),
         ],
         middleware=_middleware(parts),
         exception_handlers={PlayheadError: handle, HTTPException: handle, ClientDisconnect: handle},
