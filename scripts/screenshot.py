@@ -38,7 +38,7 @@ def main(target: Path) -> None:
 def take(page: Page, address: str, target: Path) -> None:
     page.goto(address)
     page.get_by_role("button", name="Transcribe this").click()
-    page.get_by_text("Here is the transcript of").wait_for()
+    page.locator("#log").get_by_text("Here is the transcript of").wait_for()
     page.locator("video").evaluate("video => { video.currentTime = 4 }")
     page.wait_for_timeout(800)
     page.screenshot(path=target)

@@ -90,7 +90,9 @@ export class View {
 
   scrolled() {
     const { scrollHeight, scrollTop, clientHeight } = this.log;
-    this.pinned = scrollHeight - scrollTop - clientHeight < NEAR;
+    // What grows in between is no sign that somebody went up.
+    this.pinned = scrollHeight - scrollTop - clientHeight < NEAR || (this.pinned && scrollTop >= this.top);
+    this.top = scrollTop;
     this.jump.hidden = this.pinned;
   }
 
