@@ -69,7 +69,7 @@ def texts(page: Page) -> Any:
 
 async def messages_of(page: Page, url: str) -> list[tuple[str, str]]:
     """The thread, as the server knows it."""
-    thread = await page.evaluate("localStorage.getItem('playhead.thread')")
+    thread = await page.evaluate("localStorage.getItem('playhead.project.thread')")
     async with aiohttp.ClientSession(url) as client, client.get(f"/api/agent/threads/{thread}") as response:
         return [(m["role"], m["content"].strip()) for m in (await response.json())["messages"]]
 

@@ -346,7 +346,7 @@ async def test_a_thread_that_was_deleted_begins_anew(browser: Browser, tmp_path:
     ):
         await say(page, "first")
         await expect(texts(page)).to_have_text(["first", "Yes."])
-        thread = await page.evaluate("localStorage.getItem('playhead.thread')")
+        thread = await page.evaluate("localStorage.getItem('playhead.project.thread')")
         async with client.delete(f"/api/agent/threads/{thread}") as response:
             assert response.status == 204
         await expect(texts(page)).to_have_count(0)

@@ -56,7 +56,7 @@ async def video_page(
     async with served(llm=llm or HeldModel(), settings=settings(home)) as client:
         assert (await ask(client, "POST", "/api/projects/first/sample"))[0] == 201
         async with page_of(browser, address(client), **options) as page:
-            await expect(page.locator(".line")).to_have_count(len(lines))
+            await expect(page.locator("#lines .line")).to_have_count(len(lines))
             await page.wait_for_function("() => player.readyState > 0")
             yield page, client
 
