@@ -196,7 +196,8 @@ async def test_a_message_brings_what_is_open_at_that_moment(browser: Browser, tm
         # As a person drags over the last words of a line and the first of the next.
         await page.evaluate(
             """() => {
-              const [one, two] = [...document.querySelectorAll(".text")].slice(1).map((t) => t.firstChild);
+              const lines = [...document.querySelectorAll("#lines .text")];
+              const [one, two] = lines.slice(1).map((text) => text.firstChild);
               getSelection().setBaseAndExtent(one, one.data.indexOf("country"), two, 3);
             }"""
         )
@@ -247,7 +248,7 @@ async def test_the_page_fits_every_width(scheme: Any, browser: Browser, tmp_path
         await page.click("#project-rename")
         assert await violations(page) == []
         await page.click("#dialog-no")
-        await page.locator(".text").first.dblclick()
+        await page.locator("#lines .text").first.dblclick()
         assert await violations(page) == []
         await page.keyboard.press("Escape")
         for width, height in ((390, 844), (768, 1024), (1100, 800), (1440, 900), (2200, 1200)):

@@ -20,7 +20,7 @@ async def click_word(page: Page, line: int, word: str) -> None:
     """Click into a word of a line, where it is on the screen."""
     x, y = await page.evaluate(
         """([line, word]) => {
-          const node = document.querySelectorAll(".text")[line].firstChild;
+          const node = document.querySelectorAll("#lines .text")[line].firstChild;
           const range = new Range();
           const from = node.data.indexOf(word);
           range.setStart(node, from);
@@ -39,11 +39,11 @@ async def test_a_click_goes_to_the_word_and_the_line_is_marked(browser: Browser,
         await click_word(page, 1, "country")
         assert await now(page) == pytest.approx(3 + 4 * 3 / 9, abs=0.05)
         await expect(page.locator("#lines .line").nth(1)).to_have_attribute("aria-current", "true")
-        await expect(page.locator("[aria-current] .text")).to_have_text(LINES[1])
+        await expect(page.locator("#lines [aria-current] .text")).to_have_text(LINES[1])
         await page.wait_for_function("() => [...CSS.highlights.get('word')].map(String).join() === 'country'")
-        await page.locator(".text").nth(1).focus()
+        await page.locator("#lines .text").nth(1).focus()
         await page.keyboard.press("ArrowDown")
-        await expect(page.locator(".text").nth(2)).to_be_focused()
+        await expect(page.locator("#lines .text").nth(2)).to_be_focused()
         await page.keyboard.press("Space")
         await page.wait_for_function("() => player.currentTime > 6 && !player.paused")
 
@@ -56,16 +56,16 @@ async def test_the_transcript_follows_unless_the_person_scrolled_away(
     async with video_page(browser, tmp_path, MANY, each=0.18) as (page, _):
         await page.evaluate("player.currentTime = 9")
         await page.wait_for_function(f"() => {top} > 200")
-        await expect(page.locator("[aria-current] .text")).to_be_in_viewport()
+        await expect(page.locator("#lines [aria-current] .text")).to_be_in_viewport()
         await expect(page.locator("#follow")).to_be_hidden()
         await page.locator("#lines").hover()
         await page.mouse.wheel(0, -10_000)
         await page.wait_for_function(f"() => {top} === 0")
         await page.evaluate("player.currentTime = 6")
-        await expect(page.locator("[aria-current] .text")).to_have_text(MANY[33])
+        await expect(page.locator("#lines [aria-current] .text")).to_have_text(MANY[33])
         assert await page.evaluate(top) == 0
         await page.click("#follow")
-        await expect(page.locator("[aria-current] .text")).to_be_in_viewport()
+        await expect(page.locator("#lines [aria-current] .text")).to_be_in_viewport()
         await expect(page.locator("#follow")).to_be_hidden()
 
 
@@ -99,10 +99,10 @@ async def test_a_line_is_edited_by_keyboard_and_kept(browser: Browser, tmp_path:
     async with video_page(browser, tmp_path) as (page, client):
         _, listed = await ask(client, "GET", "/api/media")
         media = f"/api/media/{listed['items'][0]['id']}"
-        text = page.locator(".text").first
+        text = page.locator("#lines .text").first
         await text.focus()
         await page.keyboard.press("Enter")
-        await expect(page.locator(".edit textarea")).to_be_focused()
+        await expect(page.locator("#lines .edit textarea")).to_be_focused()
         await page.keyboard.type("Thrown away")
         await page.keyboard.press("Escape")
         await expect(text).to_have_text(LINES[0])
@@ -131,11 +131,11 @@ async def test_an_edit_that_is_not_taken_stays_to_be_kept(browser: Browser, tmp_
     """A line that was transcribed anew meanwhile: it says so, and what was written is not lost."""
     async with video_page(browser, tmp_path) as (page, _):
         await page.route("**/transcript/lines/0", lambda route: route.fulfill(status=409, json=CONFLICT))
-        await page.locator(".text").first.dblclick()
-        await page.fill(".edit textarea", "Mine")
+        await page.locator("#lines .text").first.dblclick()
+        await page.fill("#lines .edit textarea", "Mine")
         await page.keyboard.press("Enter")
         await expect(page.locator("#media-error")).to_contain_text("another one by now")
-        await expect(page.locator(".edit textarea")).to_have_value("Mine")
+        await expect(page.locator("#lines .edit textarea")).to_have_value("Mine")
 
 
 CONFLICT = {"error": "The line 0 is another one by now.", "code": "conflict"}
@@ -167,7 +167,7 @@ async def test_an_hour_is_scrolled_and_searched_without_a_long_task(browser: Bro
                 await page.fill("#query", query)
                 await expect(page.locator("#hits")).to_contain_text(f"of {found}")
             await page.press("#query", "Enter")
-            await expect(page.locator("[data-index='3599'] .text")).to_be_in_viewport()
+            await expect(page.locator("#lines [data-index='3599'] .text")).to_be_in_viewport()
             tasks = await page.evaluate("long")
             if not tasks:
                 break

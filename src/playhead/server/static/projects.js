@@ -7,7 +7,7 @@ import { api, state, tell } from "./state.js";
 
 const get = (id) => document.getElementById(id);
 const PROJECT = "playhead.project";
-const THREAD = "playhead.project.thread";
+const THREAD = "playhead.project.thread"; // not that of a panel by itself
 const FIRST = "first"; // always there, with a conversation of the same name until another is begun
 
 let loaded;
