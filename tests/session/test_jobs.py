@@ -225,3 +225,23 @@ def test_only_what_may_run_again_can_go_on_in_the_background(more: dict[str, Any
 
     with pytest.raises(ConfigError, match="background"):
         tool(f, **{"background": 1.0, **more})
+
+
+async def test_a_call_that_fails_because_it_is_stopped_goes_on_in_the_background() -> None:
+    """Q238: a tool may turn being cancelled into an error of its own."""
+    go_on = asyncio.Event()
+
+    @tool(replay="safe", background=0.02)
+    async def listen() -> str:
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            raise RuntimeError("The connection was closed.") from None
+        return "heard"
+
+    async with sessions_of((None, False), listen) as sessions:
+        await sessions.run("t", "go")
+        assert (await job_of(sessions))["status"] == "running"
+        go_on.set()
+        await ends(sessions, "t", 2)
+        assert "heard" in (await sessions.history("t"))[-2].content
