@@ -97,7 +97,7 @@ class Answers:
             n, answer = numbers[call.id], given.get(call.id)
             if answer is None and not spoke:
                 pending.append(call)
-            elif answer is not None and self._tools.get(call.name).client:
+            elif answer is not None and (tool := self._tools.named(call.name)) and tool.client:
                 landed.append(await self._landed(0, n, call, executed_by_client(call, answer)))
             elif answer is not None and answer.approved is True:
                 approved = call if answer.args is None else replace(call, args=answer.args)
@@ -131,8 +131,8 @@ class Answers:
             self._limit = None
 
     def _start(self, step: int, n: int, call: ToolCall) -> Any:
-        tools = self._tools
-        repeatable = not tools.has(call.name) or tools.get(call.name).replay != "never"
+        tool = self._tools.named(call.name)
+        repeatable = tool is None or tool.replay != "never"
         effect = self._port.step if repeatable else self._port.once
         return effect(f"{step}/tool/{n}", ToolReply, partial(self._run, step, n, call))
 

@@ -28,10 +28,8 @@ _PASSED_OVER = "Not approved: a new message came instead of an answer."
 
 def waits(tools: ToolRegistry, call: ToolCall, context: Any) -> bool:
     """Must somebody else answer this call? One that is invalid need not: it is refused at once."""
-    if call.error is not None or not tools.has(call.name):
-        return False
-    tool = tools.get(call.name)
-    if not (tool.client or tool.approval):
+    tool = tools.named(call.name) if call.error is None else None
+    if tool is None or not (tool.client or tool.approval):
         return False
     try:
         tool.validate(call.args)

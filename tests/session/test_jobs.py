@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from playhead import AgentLoop, tool
-from playhead.errors import ConfigError, StoreError, ToolError
+from playhead.errors import ConfigError, FatalToolError, StoreError, ToolError
 from playhead.session.sessions import Sessions
 from playhead.storage.memory_ledger import MemoryLedger
 from playhead.testing import ScriptedLLM
@@ -225,3 +225,92 @@ def test_only_what_may_run_again_can_go_on_in_the_background(more: dict[str, Any
 
     with pytest.raises(ConfigError, match="background"):
         tool(f, **{"background": 1.0, **more})
+
+
+async def test_what_comes_of_a_job_is_said_though_the_run_of_its_call_is_forgotten_by_then() -> None:
+    """Q238: what is remembered of a run in memory ends before a long call may."""
+    holding = Holding("safe")
+    said = ([ToolCall("c", "hold", {})], "Later.", "Hello.", "There it is.")
+    async with sessions_of((None, False), patient(holding), *said, keep_runs=0) as sessions:
+        await sessions.run("t", "go")
+        await sessions.run("other", "hello")
+        holding.go_on.set()
+        await ends(sessions, "t", 1)
+        assert "held" in (await sessions.history("t"))[-2].content
+
+
+async def test_a_call_that_ends_its_job_is_said_to_have_failed(place: tuple[Any, bool]) -> None:
+    """Q238: what would end a run is an outcome of a job like every other."""
+    go_on = asyncio.Event()
+
+    @tool(replay="safe", background=0.02)
+    async def listen() -> str:
+        await go_on.wait()
+        raise FatalToolError("The machine is on fire.")
+
+    async with sessions_of(place, listen) as sessions:
+        await sessions.run("t", "go")
+        go_on.set()
+        await ends(sessions, "t", 2)
+        said = (await sessions.history("t"))[-2]
+        assert "listen that went on in the background failed" in said.content
+        assert "on fire" in said.content
+
+
+async def test_a_call_that_fails_because_it_is_stopped_goes_on_in_the_background() -> None:
+    """Q238: a tool may turn being cancelled into an error of its own."""
+    go_on = asyncio.Event()
+
+    @tool(replay="safe", background=0.02)
+    async def listen() -> str:
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            raise RuntimeError("The connection was closed.") from None
+        return "heard"
+
+    async with sessions_of((None, False), listen) as sessions:
+        await sessions.run("t", "go")
+        assert (await job_of(sessions))["status"] == "running"
+        go_on.set()
+        await ends(sessions, "t", 2)
+        assert "heard" in (await sessions.history("t"))[-2].content
+
+
+@pytest.mark.parametrize("called", ["deliver_outcome", "functions.deliver_outcome"])
+async def test_a_call_by_any_name_goes_on_in_the_background(called: str) -> None:
+    """Q238: the script of a job has a tool, too; and models put namespaces before names."""
+    holding = Holding("safe")
+    definition = replace(patient(holding), name="deliver_outcome")
+    calls = [ToolCall("c", called, {})]
+    async with sessions_of((None, False), definition, calls, "Later.", "There it is.") as sessions:
+        async with asyncio.timeout(5):
+            await sessions.run("t", "go")
+        holding.go_on.set()
+        await ends(sessions, "t", 2)
+        assert "held" in (await sessions.history("t"))[-2].content
+
+
+async def test_an_outcome_does_not_pass_over_what_waits_for_a_person(place: tuple[Any, bool]) -> None:
+    """I21, Q238: it is said once the person has answered."""
+    holding = Holding("safe")
+
+    @tool(approval=True)
+    async def send() -> str:
+        return "sent"
+
+    calls = [ToolCall("c", "hold", {})]
+    asks = [ToolCall("s", "send", {})]
+    llm = ScriptedLLM(calls, asks, "Sent it.", "There it is.")
+    loop = AgentLoop(llm, tools=[patient(holding), send])
+    async with Sessions(loop, place[0], durable=place[1], stop_timeout=0.2) as sessions:
+        paused = await sessions.run("t", "go")
+        assert paused.finish_reason == "paused"
+        holding.go_on.set()
+        await asyncio.sleep(0.5)
+        ((run_id, _),) = await sessions.pending("t")
+        await sessions.answer(run_id, "s", approved=True)
+        await ends(sessions, "t", 2)
+        history = await sessions.history("t")
+        assert "sent" in [m.content for m in history if isinstance(m, ToolMessage)]
+        assert "held" in history[-2].content

@@ -25,9 +25,10 @@ def args_hash(call: ToolCall) -> str:
 def pending_calls(calls: Sequence[ToolCall], tools: ToolRegistry, seconds: float) -> list[PendingCall]:
     """Return what is kept of the calls that a run leaves waiting, for so many seconds."""
     until = now_ms() + round(seconds * 1_000)
+    by_client = [(tool := tools.named(call.name)) is not None and tool.client for call in calls]
     return [
-        PendingCall(call, "client" if tools.get(call.name).client else "approval", args_hash(call), until)
-        for call in calls
+        PendingCall(call, "client" if client else "approval", args_hash(call), until)
+        for call, client in zip(calls, by_client, strict=True)
     ]
 
 

@@ -9,16 +9,17 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from playhead.errors import StoreError
+from playhead.errors import FatalToolError, StoreError, ToolError
 from playhead.events import EmitDelta
+from playhead.ids import now_ms
 from playhead.loop import AgentLoop
 from playhead.options import LoopOptions
 from playhead.session.aside import CURRENT, Aside
-from playhead.storage.ledger import Ledger, RunRow, Thread, coded
+from playhead.storage.ledger import OPEN, Ledger, RunRow, Thread, coded
 from playhead.tools.background import BackgroundTools
 from playhead.tools.define import tool
 from playhead.tools.registry import ToolRegistry
@@ -34,9 +35,12 @@ from playhead.types import (
     UserMessage,
 )
 
+T = TypeVar("T")
+
 # In the id of a job's thread, after that of the thread of the call: nobody else may begin such a one.
 MARK = "~job-"
-_DELIVER = "deliver_outcome"
+# No tool of an application can have this name.
+_DELIVER = "~deliver"
 # How often a store that is away is asked again, in seconds.
 _AGAIN = 1.0
 # What came of a call is not given up because the store is away for long, in seconds.
@@ -84,8 +88,7 @@ class Jobs:
         tools = ToolRegistry([self._deliver])
         tools.result_limit = self.loop.tools.result_limit
         if self.loop.tools.has(job.tool):
-            # It was waited for and approved in the run that made the call.
-            tools.register(replace(self.loop.tools.get(job.tool), background=None, approval=False))
+            tools.register(_in_a_job(self.loop.tools.get(job.tool)))
         options = LoopOptions(tool_timeout=self.loop.options.tool_timeout)
         return AgentLoop(
             _Script(), tools=self._aside.around(tools, (job.thread_id, job.turn_id)), options=options
@@ -105,41 +108,74 @@ class Jobs:
 
     @property
     def _deliver(self) -> ToolDefinition[..., Any]:
-        @tool(
-            name=_DELIVER,
-            description="Say what came of the call.",
-            timeout=_DELIVER_TIMEOUT,
-            replay="idempotency_key",
-        )
+        @tool(description="Say what came of the call.", timeout=_DELIVER_TIMEOUT, replay="idempotency_key")
         async def deliver(context: ToolContext) -> str:
             run = CURRENT.get()
             assert run.message is not None
             job = _read(run.message)
-            if await self._ledger.run(job.run_id, tenant_id=run.tenant_id) is None:
+            thread = Thread(job.thread_id, run.tenant_id)
+            said = await _in_time(lambda: self._outcome(run, job))
+            if said is None:
                 return "The conversation was deleted."
-            rows = await self._ledger.turns.turn(run.turn_id, tenant_id=run.tenant_id)
-            result = next(row.message for row in rows if isinstance(row.message, ToolMessage))
-            done = "has an outcome" if not result.is_error else "failed"
-            what = f"the call of {job.tool} that went on in the background {done}"
-            said = UserMessage(
-                _SAID.format(what=what, text=result.content), id=f"job-{run.run_id}", source="background"
-            )
-            await self._say(Thread(job.thread_id, run.tenant_id), said, context.context)
+            while await _in_time(lambda: self._is_taken(thread)):  # noqa: ASYNC110 - others may write it
+                await asyncio.sleep(_AGAIN)
+            await self._say(thread, said, context.context)
             return "Said."
 
-        return deliver
+        return replace(deliver, name=_DELIVER)
+
+    async def _outcome(self, run: RunRow, job: _Job) -> UserMessage | None:
+        """Return what is said of a job's call; None where the thread of the call was deleted."""
+        # Not the run of the call: in memory, one that has ended is forgotten sooner than what it said.
+        if not await self._ledger.turns.turn(job.turn_id, tenant_id=run.tenant_id):
+            return None
+        rows = await self._ledger.turns.turn(run.turn_id, tenant_id=run.tenant_id)
+        result = next(row.message for row in rows if isinstance(row.message, ToolMessage))
+        done = "has an outcome" if not result.is_error else "failed"
+        what = f"the call of {job.tool} that went on in the background {done}"
+        return UserMessage(
+            _SAID.format(what=what, text=result.content), id=f"job-{run.run_id}", source="background"
+        )
+
+    async def _is_taken(self, thread: Thread) -> bool:
+        """Is a run at work that may yet ask a person, or a call waiting that speaking would pass over?"""
+        last = await self._ledger.last_run(thread)
+        if last is None or last.state in OPEN:
+            return last is not None
+        if last.state != "paused":
+            return False
+        calls = await self._ledger.pending(last.turn_id, tenant_id=last.tenant_id)
+        return any(call.answered_by is None and call.expires_at >= now_ms() for call in calls)
 
     async def _say(self, thread: Thread, message: UserMessage, context: Any) -> RunRow:
-        while True:
-            try:
-                return await self._say_once(thread, message, context)
-            except StoreError as error:
-                if error.code == "stopping":
-                    # Of a process that ends nothing is recorded: a durable run does this again elsewhere.
-                    await asyncio.Event().wait()
-                if not error.passing:
-                    raise
-            await asyncio.sleep(_AGAIN)
+        return await _in_time(lambda: self._say_once(thread, message, context))
+
+
+async def _in_time(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask a store, again and again while it is away."""
+    while True:
+        try:
+            return await ask()
+        except StoreError as error:
+            if error.code == "stopping":
+                # Of a process that ends nothing is recorded: a durable run does this again elsewhere.
+                await asyncio.Event().wait()
+            if not error.passing:
+                raise
+        await asyncio.sleep(_AGAIN)
+
+
+def _in_a_job(definition: ToolDefinition[..., Any]) -> ToolDefinition[..., Any]:
+    """Return a tool as a job has it: waited for and approved in the run that made the call, and with every
+    failure an outcome to be said."""
+
+    async def run(prepared: Any, context: ToolContext) -> Any:
+        try:
+            return await definition.run(prepared, context)
+        except FatalToolError as error:
+            raise ToolError(str(error) or type(error).__name__) from None
+
+    return replace(definition, run=run, background=None, approval=False)
 
 
 class _Script:

@@ -38,7 +38,7 @@ class BackgroundTools(ToolRegistry):
     def execute(
         self, call: ToolCall, context: Any = None, *, timeout: float | None = None
     ) -> Coroutine[Any, Any, ToolResult]:
-        tool = self._items.get(call.name)
+        tool = self.named(call.name)
         work = self._inner.execute(call, context, timeout=timeout)
         if tool is None or tool.background is None:
             return work
@@ -55,12 +55,13 @@ class BackgroundTools(ToolRegistry):
     ) -> ToolResult:
         here = asyncio.ensure_future(work)
         try:
-            await asyncio.wait((here,), timeout=patience)
+            in_time, _ = await asyncio.wait((here,), timeout=patience)
         finally:
             # What both would do at once, one would do for nothing.
             here.cancel()
             await asyncio.wait((here,))
-        if not here.cancelled():
+        # A tool may make an error of its own of being stopped.
+        if in_time or not (here.cancelled() or here.exception() or here.result().error is not None):
             return here.result()
         text, value = encode_result(await self._hand_over(call, context, tool), self.result_limit)
         return ToolResult(call.id, call.name, value, None, text)

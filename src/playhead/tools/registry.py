@@ -151,17 +151,22 @@ class ToolRegistry(DefinitionRegistry[str, ToolDefinition[..., Any]]):
     def _called(self, call: ToolCall) -> ToolDefinition[..., Any]:
         if call.error is not None:
             raise ToolError(call.error or "The arguments could not be read.")
-        tool = self._items.get(call.name)
+        tool = self.named(call.name)
+        if tool is None:
+            raise ToolError(f"There is no tool named {call.name[:200]!r}. {self._hint(call.name)}")
+        if tool.name != call.name:
+            logger.info("the model called %s by the name %s", tool.name, mask(call.name, 200))
+        return tool
+
+    def named(self, name: str) -> ToolDefinition[..., Any] | None:
+        """Return the tool that a model means, which may put a namespace before its name."""
+        tool = self._items.get(name)
         if tool is not None:
             return tool
-        prefix, dot, name = call.name.partition(".")
+        prefix, dot, rest = name.partition(".")
         if not dot:
-            prefix, _, name = call.name.partition(":")
-        tool = self._items.get(name)
-        if tool is None or prefix not in _PREFIXES:
-            raise ToolError(f"There is no tool named {call.name[:200]!r}. {self._hint(call.name)}")
-        logger.info("the model called %s by the name %s", tool.name, mask(call.name, 200))
-        return tool
+            prefix, _, rest = name.partition(":")
+        return self._items.get(rest) if prefix in _PREFIXES else None
 
 
 def _tool_name(definition: Any) -> str:
