@@ -152,12 +152,18 @@ def tools_of(stage: Callable[[], Stage]) -> ToolRegistry:
         lines = [{"start": n * 2.0, "end": n * 2.0 + 2, "text": f"line {n}"} for n in range(3)]
         return {"assetId": "a1", "assetName": "film.mp4", "segments": lines}
 
+    @tool(replay="safe", background=0.01)
+    async def long_work() -> str:
+        """Outlast the run."""
+        await stage().go.wait()
+        return "the outcome"
+
     @tool(client=True)
     async def seek_player(ms: int) -> str:
         """Move the player."""
         raise AssertionError("the page does it")
 
-    return ToolRegistry([publish_video, measure, break_it, list_all, transcript, seek_player])
+    return ToolRegistry([publish_video, measure, break_it, list_all, transcript, long_work, seek_player])
 
 
 @asynccontextmanager

@@ -178,3 +178,21 @@ async def test_a_tool_of_the_page_is_executed_by_one_tab(stage: Stage, browser: 
             await expect(texts(page)).to_have_text(["move", "Moved."])
             await expect(page.locator(".tool .result")).to_have_text("at 7")
         assert sum([await page.evaluate("window.sought ?? 0") for page in pages]) == 1
+
+
+async def test_what_came_of_a_call_in_the_background_is_no_message_of_the_person(
+    stage: Stage, browser: Browser
+) -> None:
+    """Q238: it is shown as what it is, live and after a reload, and is not there to be edited."""
+    stage.puppet.plays["work"] = [[("long_work", {})], "Later."]
+    stage.go.clear()
+    async with stage.page(browser) as page:
+        await say(page, "work")
+        await expect(page.locator(".assistant")).to_have_text(["Later."])
+        stage.go.set()
+        for _ in range(2):
+            said = page.locator(".from-user[data-source=background]")
+            await expect(said).to_contain_text("the outcome")
+            await expect(said.get_by_role("button", name="Edit")).to_be_hidden()
+            await expect(page.locator(".assistant")).to_have_count(2)
+            await page.reload()

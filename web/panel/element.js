@@ -26,7 +26,7 @@ export class PlayheadPanel extends HTMLElement {
 
   constructor() {
     super();
-    this.attachShadow({ mode: "open", delegatesFocus: false });
+    this.attachShadow({ mode: "open" });
     this.shadowRoot.adoptedStyleSheets = [sheet];
     // A host may have set them before this module was there.
     this.context ??= {};

@@ -154,7 +154,7 @@ const STEPS = {
 };
 
 function addMessage(draft, message) {
-  const { role, id, content, timestamp } = message;
+  const { role, id, content, source, timestamp } = message;
   if (role === "assistant") return said(draft, message);
   if (role === "tool") {
     const tool = toolOf(draft, message.toolCallId, message.toolName);
@@ -163,7 +163,7 @@ function addMessage(draft, message) {
   if (role !== "user" || find(draft, "user", id)) return undefined;
   draft.first ??= id;
   draft.waiting = draft.waiting.filter((one) => one.id !== id);
-  draft.items.push({ kind: "user", id, content, at: timestamp ?? 0 });
+  draft.items.push({ kind: "user", id, content, source, at: timestamp ?? 0 });
   return undefined;
 }
 

@@ -20,7 +20,7 @@ function bubble(content, t) {
 }
 
 class UserRow {
-  constructor({ id, content }, host) {
+  constructor({ id, content, source }, host) {
     const { t } = host;
     const { node, text, chips } = bubble(content, t);
     this.host = host;
@@ -35,6 +35,7 @@ class UserRow {
     this.earlier = element("div", { className: "earlier", hidden: true });
     this.picker = element("div", { className: "picker", hidden: true });
     this.node = element("div", { className: "row from-user" }, this.earlier, chips, node, this.actions, this.picker);
+    if (source) this.node.dataset.source = source;
   }
 
   show({ replaced }) {
