@@ -1,6 +1,7 @@
 """The video page, in a real browser: its media, its projects, and how a newcomer begins."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
 from playhead.testing import ScriptedLLM
-from tests.server.browsing import page_of, tabs_of
+from tests.server.browsing import page_of, say, tabs_of
 from tests.server.support import SAMPLE, SPOKEN, HeldModel, address, ask, served, settings, speech_endpoint
 from tests.server.videos import now, video_page, violations
 
@@ -174,7 +175,7 @@ async def test_projects_have_their_own_media_and_conversation(browser: Browser, 
 
 
 async def test_a_message_brings_what_is_open_at_that_moment(browser: Browser, tmp_path: Path) -> None:
-    """Issue 7, 2: project, scene, selection, media and playhead, fresh for each message."""
+    """Issue 7, 2 and check 20: project, scene, selection, media and playhead, fresh for each message."""
     async with video_page(browser, tmp_path, llm=ScriptedLLM(default="Yes.")) as (page, _):
 
         async def context(text: str) -> Any:
@@ -209,7 +210,19 @@ async def test_a_message_brings_what_is_open_at_that_moment(browser: Browser, tm
         assert scene == asset["id"]
         assert start == pytest.approx(3 + 4 * 3 / 9, abs=0.02)
         assert end == pytest.approx(6 + 3 / 8, abs=0.02)
-        await page.click("#selection button")
+        # What is chosen is attached by one action, and stands in the message.
+        await page.click("#attach")
+        async with page.expect_request("**/runs") as request:
+            await say(page, "What is this about?")
+        sent: Any = (await request.value).post_data_json
+        asked, attached = (part["text"] for part in sent["message"]["content"])
+        assert asked == "What is this about?"
+        label, facts = attached.split("\n")
+        assert label == "Attached: 0:04 – 0:06 of jfk.mp4"
+        assert json.loads(facts)["assetId"] == asset["id"]
+        assert json.loads(facts)["text"].startswith("country")
+        await expect(page.locator(".from-user .chips")).to_have_text("0:04 – 0:06 of jfk.mp4")
+        await page.click("#selection .icon")
         assert (await context("three"))["activeSceneId"] == asset["id"]
 
 

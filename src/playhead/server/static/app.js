@@ -15,6 +15,7 @@ panel.addEventListener("playhead-status", ({ detail }) => {
   keepThread(thread).catch((error) => fail(error.message));
 });
 document.addEventListener("ask", ({ detail }) => panel.send(detail));
+document.addEventListener("attach", ({ detail }) => panel.attach(detail));
 
 setUpMedia();
 loadMedia();

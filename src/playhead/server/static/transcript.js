@@ -167,6 +167,7 @@ function choose() {
   setSelection({
     start: exact(from, range.startContainer, range.startOffset, segmentOf(from).start),
     end: wordEnd(to, range),
+    text: String(selection).replace(/\s+/g, " ").trim(),
   });
 }
 
@@ -198,7 +199,14 @@ export function setUpTranscript() {
   list.addEventListener("pointerdown", ({ target }) => target === list && follow(false)); // its scroll bar
   list.addEventListener("keydown", ({ key }) => key.startsWith("Page") && follow(false));
   document.addEventListener("selectionchange", choose);
-  get("selection").querySelector("button").addEventListener("click", () => {
+  // What is attached stands in the message: the model reads it, and so does whoever comes later.
+  get("attach").addEventListener("click", () => {
+    const { start, end, text } = state.selection;
+    const { id: assetId, name } = state.asset;
+    const detail = { label: `${clock(start)} – ${clock(end)} of ${name}`, assetId, start, end, text };
+    document.dispatchEvent(new CustomEvent("attach", { detail }));
+  });
+  get("selection").querySelector(".icon").addEventListener("click", () => {
     getSelection().removeAllRanges();
     setSelection(null);
   });
