@@ -135,6 +135,8 @@ async def test_the_page_is_used_by_keyboard_alone(browser: Browser, tmp_path: Pa
         served(llm=model, settings=settings(tmp_path)) as client,
         page_of(browser, address(client)) as page,
     ):
+        await expect(page.locator(".starter").first).to_be_visible()
+        await expect(page.locator("#sample")).to_be_visible()
         reached = []
         for _ in range(8):
             await page.keyboard.press("Tab")

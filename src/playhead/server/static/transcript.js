@@ -9,6 +9,7 @@ import { SLACK, characterAt, highlight, rangeIn, textOf, timeAt, wordAt } from "
 
 const get = (id) => document.getElementById(id);
 const GROUP = 20;
+const CORRECTIONS = 8; // frames
 const list = get("lines");
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 export const visible = new Set(); // the groups that are near the eye
@@ -101,15 +102,25 @@ function mark(time) {
   highlight("word", word && textNode(line) ? [rangeIn(textNode(line), word.from, word.to)] : []);
 }
 
-// To the middle, by the list's own scrolling: the page around it stays where it is.
-export function bring(line) {
+let brought = 0;
+
+// To the middle, by the list's own scrolling: the page around it stays where it is. How high lines are that
+// were not drawn yet is a guess, which is put right once they are there.
+export function bring(line, tries = CORRECTIONS, mine = ++brought) {
+  if (mine !== brought || !line.isConnected) return;
   const top = line.getBoundingClientRect().top - list.getBoundingClientRect().top;
-  const to = list.scrollTop + top - (list.clientHeight - line.offsetHeight) / 2;
-  const far = Math.abs(to - list.scrollTop) > 2 * list.clientHeight;
-  list.scrollTo({ top: to, behavior: far || calm.matches ? "instant" : "smooth" });
+  const wanted = list.scrollTop + top - (list.clientHeight - line.offsetHeight) / 2;
+  const to = Math.max(0, Math.min(wanted, list.scrollHeight - list.clientHeight));
+  const way = Math.abs(to - list.scrollTop);
+  const jump = calm.matches || tries < CORRECTIONS || way < 1 || way > 2 * list.clientHeight;
+  list.scrollTo({ top: to, behavior: jump ? "instant" : "smooth" });
+  const again = () => bring(line, tries - 1, mine);
+  if (!jump) list.addEventListener("scrollend", again, { once: true });
+  else if (tries) requestAnimationFrame(again);
 }
 
 export function follow(is) {
+  brought++; // whoever scrolls is not brought back
   following = is;
   get("follow").hidden = is || !state.transcript?.segments.length;
   if (is && lineAt(current)) bring(lineAt(current));
