@@ -14,7 +14,7 @@ demo: setup-demo ## Transcribe a sample in the terminal, then serve the page (AR
 	@$(BIN)/playhead demo $(ARGS)
 
 test: setup-dev setup-any-llm ## Run the tests
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest --numprocesses=2 --dist=worksteal $(ARGS)
 
 lint: setup-dev ## Check rules and formatting with ruff
 	@$(BIN)/ruff check .

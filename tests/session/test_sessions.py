@@ -167,7 +167,9 @@ async def test_tenants_never_see_each_other(tenants: tuple[str | None, str | Non
 
 
 @pytest.mark.parametrize(
-    ("thread", "message"), [("", "hi"), ("t", AssistantMessage("I said")), ("t", ToolCall)], ids=str
+    ("thread", "message"),
+    [("", "hi"), ("t", AssistantMessage("I said")), ("t", ToolCall)],
+    ids=["no-thread", "no-user-message", "no-message"],
 )
 async def test_what_cannot_begin_a_run_is_refused(thread: str, message: Any) -> None:
     """A clear error, and the thread stays empty."""
