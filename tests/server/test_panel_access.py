@@ -144,6 +144,8 @@ async def test_37_a_host_has_its_own_looks_and_words(stage: Stage, browser: Brow
         assert await page.locator("#panel").evaluate("one => getComputedStyle(one).fontFamily") == "serif"
         await page.locator(".starter").click()
         await expect(texts(page)).to_have_text(["Hallo", "You said: Hallo"])
+        await expect(page.locator("#stop")).to_be_hidden()
+        await expect(page.locator("#send")).to_be_visible()
         send, field = [await page.locator(name).bounding_box() for name in ("#send", "#message")]
         assert send
         assert field

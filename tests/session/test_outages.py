@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
 from playhead.errors import StoreError
-from playhead.events import Event, RunEnd
+from playhead.events import EmitDelta, Event, RunEnd
 from playhead.ids import now_ms
 from playhead.session import journal
 from playhead.session.sessions import Sessions
 from playhead.storage.engine import Database, open_database
 from playhead.storage.ledger import Entry, Recorded
 from playhead.storage.sql_ledger import SQLLedger
-from playhead.types import AgentRunResult, UserMessage
+from playhead.types import AgentRunResult, LLMRequest, LLMResult, UserMessage
 from tests.session.clients import Client
 from tests.session.models import CALLS, GateLLM, StrictLLM, loop_of
 from tests.session.readers import all_of, text_of
@@ -424,15 +424,27 @@ def file_of(url: str) -> Path:
     return Path(url.removeprefix("sqlite:///"))
 
 
+class SilentLLM(GateLLM):
+    """Says nothing before its gate is open."""
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        self.waiting.set()
+        await self.gate.wait()
+        return await super().generate(request, emit)
+
+
+@pytest.mark.parametrize("model", [GateLLM, SilentLLM])
 async def test_an_end_that_is_told_in_an_outage_is_written_after_it_and_told_once(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, model: type[GateLLM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Q200: the database is away for longer than it is waited for, at a run's end. Whoever reads on has one
     end; whoever comes later has the same one, and all that was said before it."""
     monkeypatch.setattr(journal, "PATIENCE", 0.3)
+    # The start of the step is not written when the text comes: both wait for the database.
+    monkeypatch.setattr(journal, "_COMPANY", 60 if model is SilentLLM else 0)
     engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     async with await open_database(url, busy_timeout=0.05) as database:
-        llm = GateLLM("hello")
+        llm = model("hello")
         async with Sessions(loop_of(llm), database) as sessions:
             run = await sessions.start("t", "go")
             await llm.waiting.wait()

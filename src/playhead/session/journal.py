@@ -228,9 +228,12 @@ class Journal:
         self._hurried = True
 
     def give_up(self) -> None:
-        """Show nothing more of what goes on, and do not write the run's own end, which was not written yet:
-        another is told. What was said can be written with that."""
+        """Show nothing more than the text so far, and do not write the run's own end, which was not written
+        yet: another is told. What was said can be written with that."""
         self._given_up = True
+        for new, event in self._waiting.events:
+            if new is None and isinstance(event, GROWING):
+                self._feed.live(self._run.run_id, event)
         kept: list[tuple[NewEvent | None, Event]] = [
             (new, event) for new, event in self._waiting.events if new is not None and event.type not in LAST
         ]
