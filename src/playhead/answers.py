@@ -160,8 +160,8 @@ class Answers:
         seconds = self._options.tool_timeout
         line = ToolLine(port, self._deltas, call.id)
         key = f"{self._ids}/{step}/{n}"
-        whose = port.tenant
-        context = ToolContext(self._context, call.id, key, line.progress, line.is_cancelled, whose)
+        whose = (port.tenant, port.turn_id)
+        context = ToolContext(self._context, call.id, key, line.progress, line.is_cancelled, *whose)
         try:
             if self._limit is None:
                 return ToolReply(await self._tools.execute(call, context, timeout=seconds))

@@ -219,7 +219,8 @@ class ToolContext(msgspec.Struct, frozen=True):
 
     `context` is the application's own, untouched. `idempotency_key` is the same each time one call
     is run again. `progress(fraction, text)` may be called from any thread. `tenant` is whose run it is,
-    as `Sessions` was told: what a client put into the context proves nothing.
+    as `Sessions` was told: what a client put into the context proves nothing. `turn_id` is that of all
+    calls between a message of the user and the answer to it.
     """
 
     context: Any = None
@@ -228,6 +229,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     progress: Callable[..., None] = _no_progress
     is_cancelled: Callable[[], bool] = _never
     tenant: str | None = None
+    turn_id: str = ""
 
     @property
     def cancelled(self) -> bool:

@@ -121,7 +121,7 @@ async def test_bad_input_gets_a_clear_error(
 @pytest.mark.parametrize(
     ("context", "more"),
     [
-        ({"projectId": "first"}, ["search_transcript", "make_captions", "seek"]),
+        ({"projectId": "first"}, ["search_transcript", "make_captions", "correct_transcript", "seek"]),
         ({"projectId": "somewhere else"}, []),
         ({}, []),
         (None, []),

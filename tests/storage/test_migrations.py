@@ -296,6 +296,19 @@ DATA: Mapping[int, Sequence[tuple[str, Mapping[str, Any]]]] = {
             },
         ),
     ],
+    11: [
+        (
+            "transcript_changes",
+            {
+                "media_key": "8da106a3bd9c32655c490a2395a21e15b2f9c8d9",
+                "change_key": "c25840461dc836127934f70c5f563f3ed9375547",
+                "change_id": "turn",
+                "made_by": "agent",
+                "made_at": 950,
+                "lines": '[{"startMs":0,"endMs":1500,"said":"helo","before":"helo","text":"hello"}]',
+            },
+        ),
+    ],
 }
 RECORD = CallRecord(
     "chat", "p", "m", "success", 900, cost_micro_usd=7, tenant_id="acme", thread_id="t", turn_id="turn"
@@ -373,6 +386,8 @@ async def test_a_database_of_every_earlier_schema_opens_with_its_data(url: str, 
         assert await projects.media("p1", tenant_id="acme") == (["m1"] if version >= 10 else [])
         kept_edits = await edits.edits("m1", tenant_id="acme")
         assert kept_edits == ([LineEdit(0, 1_500, "helo", "hello")] if version >= 10 else [])
+        back = await edits.undo("m1", "turn", tenant_id="acme")
+        assert back == ([LineEdit(0, 1_500, "helo", "helo")] if version >= 11 else None)
         await log.record(RECORD)
         assert len(await log.calls(tenant_id="acme")) == len(calls) + 1
 

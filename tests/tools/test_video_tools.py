@@ -8,10 +8,17 @@ import pytest
 
 from playhead.errors import MediaError
 from playhead.media.types import Segment, Transcript, Word
-from playhead.tools.builtin import MadeCaptions, default_registry, make_captions, search_transcript, seek
+from playhead.tools.builtin import (
+    MadeCaptions,
+    correct_transcript,
+    default_registry,
+    make_captions,
+    search_transcript,
+    seek,
+)
 from playhead.tools.joined import JoinedTools
 from playhead.tools.registry import ToolRegistry
-from playhead.types import AgentContext, MediaAsset, ToolCall, ToolResult
+from playhead.types import AgentContext, MediaAsset, ToolCall, ToolContext, ToolResult
 
 pytestmark = pytest.mark.anyio
 
@@ -213,3 +220,88 @@ async def test_joined_tools_are_those_of_both_also_later_ones() -> None:
     assert joined.has("make_captions")
     assert not inner.has("seek")
     assert joined.to_tool_schemas() is joined.to_tool_schemas()
+
+
+class Pen(Media):
+    """The same, with what was written in it."""
+
+    def __init__(self) -> None:
+        super().__init__((FILM, SONG))
+        self.written: list[tuple[str, list[tuple[float, str]], str]] = []
+
+    async def rewrite(self, asset_id: str, lines: Sequence[tuple[Any, str]], *, change: str) -> None:
+        self.written.append((asset_id, [(line.start, text) for line, text in lines], change))
+
+
+async def correct(media: Pen, *corrections: Any, turn: str = "turn", **args: Any) -> ToolResult:
+    registry = ToolRegistry([correct_transcript(media, media)])
+    context = ToolContext(AgentContext(media_assets=[FILM, SONG], active_scene_id="a1#t=1,2"), turn_id=turn)
+    asked = {"corrections": list(corrections), **args}
+    return await registry.execute(ToolCall("c1", "correct_transcript", asked), context)
+
+
+async def test_what_was_misheard_is_corrected_in_every_line() -> None:
+    """Check 21: whole words, whatever their case, all that one turn wrote under one name."""
+    media = Pen()
+    result = await correct(
+        media, {"heard": "the", "text": "their"}, {"heard": "MU\u0308LLER,", "text": "Moll"}
+    )
+    assert media.written == [
+        (
+            "a1",
+            [
+                (0.0, "Welcome to their Café Moll my friends."),
+                (10.0, "We went to their harbour at night"),
+            ],
+            "turn",
+        )
+    ]
+    assert result.result["changed"] == 2
+    assert (result.result["assetId"], result.result["assetName"]) == ("a1", "Film.mp4")
+    assert result.result["segments"][1] == {
+        "start": 10.0,
+        "end": 13.5,
+        "text": "We went to their harbour at night",
+        "before": "We went to the harbour at night",
+    }
+
+
+async def test_a_correction_of_one_place_leaves_the_others() -> None:
+    """Check 21: at a time, as a model rounds it; without words it takes some out."""
+    media = Pen()
+    assert (await correct(media, {"heard": "the", "text": "", "at": 10.4})).error is None
+    assert media.written[0][1] == [(10.0, "We went to harbour at night")]
+    assert (await correct(media, {"heard": "We went", "text": "we  went"})).result["changed"] == 1
+    assert (await correct(media, {"heard": "at night", "text": "at night"})).result["changed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("correction", "said"),
+    [
+        ({"heard": "harb", "text": "x"}, "no line has 'harb'"),
+        ({"heard": "the", "text": "x", "at": 14.9}, "no line has 'the' at 14.9 s"),
+        ({"heard": "night and", "text": "x"}, "stand in one line"),
+        ({"heard": " ", "text": "x"}, "heard: It is blank"),
+        ({"heard": "", "text": "x"}, "heard"),
+        ({"heard": "night", "text": "x" * 501}, "text"),
+        ({"heard": "night", "new": "x"}, "new"),
+        ({"text": "x"}, "heard"),
+    ],
+)
+async def test_a_correction_that_fits_no_line_changes_nothing(correction: Any, said: str) -> None:
+    """Check 21: nor do those beside it; the error says which it was, and what to do."""
+    media = Pen()
+    result = await correct(media, {"heard": "harbour", "text": "port"}, correction)
+    assert result.error is not None
+    assert said in result.error
+    assert media.written == []
+    missing = await correct(media, {"heard": "x", "text": "y"}, assetId="a3")
+    assert missing.error is not None
+    assert "call transcribe_video first" in missing.error
+
+
+async def test_a_line_does_not_grow_without_end() -> None:
+    many = [{"heard": word, "text": f"{word} " * 90} for word in ("went", "went", "at")]
+    result = await correct(Pen(), *many)
+    assert result.error is not None
+    assert "more than 5000 characters" in result.error

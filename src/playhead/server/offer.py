@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from playhead.options import Prepared, PrepareStep
 from playhead.server.workspace import Workspace
-from playhead.tools.builtin import make_captions, search_transcript, seek
+from playhead.tools.builtin import correct_transcript, make_captions, search_transcript, seek
 from playhead.tools.joined import JoinedTools
 from playhead.tools.registry import ToolRegistry
 from playhead.tools.tenants import for_each_tenant
@@ -26,7 +26,11 @@ def page_tools(workspace: Workspace, registry: ToolRegistry) -> ToolRegistry:
         mine = workspace.of_tenant(tenant)
         return make_captions(mine.library, mine)
 
-    ours = (for_each_tenant(search), for_each_tenant(captions), seek())
+    def correct(tenant: str | None) -> ToolDefinition[..., Any]:
+        mine = workspace.of_tenant(tenant)
+        return correct_transcript(mine.library, mine)
+
+    ours = (*map(for_each_tenant, (search, captions, correct)), seek())
     return JoinedTools(registry, [tool for tool in ours if not registry.has(tool.name)])
 
 

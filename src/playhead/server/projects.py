@@ -18,6 +18,8 @@ from playhead.server.wire import (
     ProjectItem,
     ProjectList,
     ProjectView,
+    TakenBack,
+    UndoBody,
     dump,
 )
 from playhead.server.workspace import Workspace
@@ -52,6 +54,7 @@ def project_endpoints() -> Sequence[Endpoint]:
         Endpoint(
             "POST", f"{one}/sample", add_sample, reply=MediaItem, status=201, errors=[404, 413, 503, 507]
         ),
+        Endpoint("POST", f"{one}/undo", undo, body=UndoBody, reply=TakenBack, errors=(*bad, 404)),
         Endpoint("DELETE", f"{one}/media/{{media_id}}", take_out, status=204, errors=[404]),
     )
 
@@ -112,6 +115,17 @@ async def add_sample(request: Request) -> Response:
     parts.check_open()
     work = workspace_of(request).add_sample(request.path_params["project_id"])
     return _json(item(await parts.carry_out(work)), 201)
+
+
+async def undo(request: Request) -> Response:
+    """Take a change of transcripts back, in all files of a project.
+
+    What an agent wrote in one turn is one change. A line that was written anew since stays as it is
+    now. 404 where the change was taken back, or is too long ago.
+    """
+    body = await read_json(request, UndoBody, parts_of(request).options.max_body)
+    lines = await workspace_of(request).undo(request.path_params["project_id"], body.change)
+    return _json(TakenBack(lines))
 
 
 async def take_out(request: Request) -> Response:

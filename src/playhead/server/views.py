@@ -17,7 +17,7 @@ from playhead.server.errors import ApiError
 from playhead.server.media import SAFE
 from playhead.server.parts import parts_of
 from playhead.server.routes import Endpoint
-from playhead.server.wire import LineBody, ThumbnailSheet, dump
+from playhead.server.wire import ChangeList, LineBody, ThumbnailSheet, dump
 from playhead.server.workspace import RANGES, Workspace, style_of
 
 N = TypeVar("N", int, float)
@@ -43,6 +43,7 @@ def view_endpoints() -> Sequence[Endpoint]:
             reply=Segment,
             errors=[400, 404, 409, 413],
         ),
+        Endpoint("GET", f"{file}/transcript/changes", transcript_changes, reply=ChangeList, errors=[404]),
         Endpoint(
             "GET",
             f"{file}/captions.{{form}}",
@@ -100,6 +101,15 @@ async def edit_line(request: Request) -> Response:
         raise ApiError(404, "not_found", f"There is no line {number[:20]!r}: lines are counted from 0.")
     line = await _workspace(request).edit(request.path_params["media_id"], int(number), body.said, body.text)
     return Response(dump(line), media_type="application/json", headers=SAFE)
+
+
+async def transcript_changes(request: Request) -> Response:
+    """What was changed in the lines of a transcript, the newest first; the last 100 changes are kept.
+
+    One change is a line that a person wrote, or all that an agent wrote in one turn.
+    """
+    made = await _workspace(request).changes(request.path_params["media_id"])
+    return Response(dump(ChangeList(made)), media_type="application/json", headers=SAFE)
 
 
 async def media_waveform(request: Request) -> Response:

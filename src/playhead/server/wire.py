@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from playhead.events import Event
 from playhead.media.types import MediaKind
 from playhead.protocols.sse import frame
+from playhead.server.workspace import LineChange
 from playhead.session.shown import Shown, dump, public_event
 from playhead.storage.ledger import PendingKind, Policy
 from playhead.types import (
@@ -252,6 +253,24 @@ class LineBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     said: Annotated[str, msgspec.Meta(max_length=20_000)]
     text: Annotated[str, msgspec.Meta(max_length=5_000)]
+
+
+class ChangeList(Struct, frozen=True):
+    """What was changed in the lines of a transcript, the newest first."""
+
+    changes: Sequence[LineChange]
+
+
+class UndoBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which change is to be taken back."""
+
+    change: Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
+
+
+class TakenBack(Struct, frozen=True):
+    """How many lines are as they were before a change."""
+
+    lines: int
 
 
 class ThumbnailSheet(Struct, frozen=True):

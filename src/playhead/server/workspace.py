@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from playhead.errors import MediaError, StoreError
 from playhead.ids import new_id
 from playhead.media.cues import CueStyle, make_cues
@@ -18,7 +20,7 @@ from playhead.media.service import SpeechService
 from playhead.media.sheet import Thumbnails
 from playhead.media.types import OnProgress, Segment, Transcript
 from playhead.session.opening import Books
-from playhead.storage.edits import LineEdit
+from playhead.storage.edits import By, LineEdit
 from playhead.storage.ledger import coded, conflict
 from playhead.storage.projects import Project, no_project
 from playhead.tools.builtin import MadeCaptions
@@ -28,6 +30,23 @@ SAMPLE = Path(__file__).parent.parent / "media" / "samples" / "jfk.mp4"
 _FIRST = Project(FIRST, "My first project", FIRST)
 # What `CueStyle` may be asked for: least and most.
 RANGES: Mapping[str, tuple[float, float]] = {"words": (1, 20), "lines": (1, 2), "speed": (5, 40)}
+
+
+class NumberedLine(msgspec.Struct, frozen=True):
+    """A line of a transcript, counted from 0, as a change found it and as it left it."""
+
+    number: int
+    before: str
+    text: str
+
+
+class LineChange(msgspec.Struct, frozen=True):
+    """What a person, or an agent in one turn, changed. `at` is in milliseconds since 1970."""
+
+    id: str
+    by: By
+    at: int
+    lines: Sequence[NumberedLine]
 
 
 class Workspace:
@@ -231,8 +250,41 @@ class Workspace:
         # What people write is one line, and the recogniser's own words are no edit.
         written = " ".join(text.split())
         edit = LineEdit(start, end, recognised, written)
-        await (await self._books()).edits.put(media_id, edit, tenant_id=self._tenant)
+        edits = (await self._books()).edits
+        await edits.write(media_id, [edit], change=new_id(), tenant_id=self._tenant)
         return (await self.transcript(media_id)).segments[number]
+
+    async def rewrite(self, asset_id: str, lines: Sequence[tuple[Segment, str]], *, change: str) -> None:
+        """Let an agent write lines anew; see `TranscriptWriter`."""
+        edits = [LineEdit(*line_of(segment), " ".join(text.split())) for segment, text in lines]
+        store = (await self._books()).edits
+        await store.write(asset_id, edits, change=change, by="agent", tenant_id=self._tenant)
+
+    async def changes(self, media_id: str) -> Sequence[LineChange]:
+        """What was changed in the lines of a transcript, the newest first."""
+        segments = (await self.transcript(media_id)).segments
+        numbers = {line_of(segment): number for number, segment in enumerate(segments)}
+        made = await (await self._books()).edits.changes(media_id, tenant_id=self._tenant)
+        found = []
+        for change in made:
+            there = [(numbers[line.line], line) for line in change.lines if line.line in numbers]
+            lines = [NumberedLine(number, line.before, line.text) for number, line in there]
+            if lines:
+                found.append(LineChange(change.id, change.by, change.at, lines))
+        return found
+
+    async def undo(self, project_id: str, change: str) -> int:
+        """Take a change back in all media of a project; return how many lines are as they were before.
+
+        Lines that somebody wrote anew since stay. Raises `StoreError` `not_found` where it was taken back.
+        """
+        store = (await self._books()).edits
+        media = await self.media(project_id)
+        taken = [await store.undo(record.id, change, tenant_id=self._tenant) for record in media]
+        back = [lines for lines in taken if lines is not None]
+        if not back:
+            raise coded("not_found", "There is nothing to take back: it was taken back, or is too long ago.")
+        return sum(map(len, back))
 
     async def captions(
         self,

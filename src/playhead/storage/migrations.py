@@ -252,6 +252,19 @@ MIGRATIONS: Sequence[Sequence[str]] = (
         )
         """,
     ),
+    (
+        """
+        CREATE TABLE transcript_changes (
+            media_key TEXT NOT NULL,
+            change_key TEXT NOT NULL,
+            change_id TEXT NOT NULL,
+            made_by TEXT NOT NULL,
+            made_at BIGINT NOT NULL,
+            lines TEXT NOT NULL,
+            PRIMARY KEY (media_key, change_key)
+        )
+        """,
+    ),
 )
 
 _IDS = {

@@ -283,6 +283,17 @@ transcript_edits = Table(
     Column("updated_at", BigInteger, nullable=False),
 )
 
+transcript_changes = Table(
+    "transcript_changes",
+    metadata,
+    Column("media_key", Text, primary_key=True),
+    Column("change_key", Text, primary_key=True),
+    Column("change_id", Text, nullable=False),
+    Column("made_by", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("lines", Text, nullable=False),
+)
+
 
 @lru_cache(4_096)
 def key_of(*ids: str | None) -> str:

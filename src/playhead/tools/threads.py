@@ -40,6 +40,7 @@ async def run_blocking(call: Callable[[ToolContext], Any], context: ToolContext)
         lambda *args, **kwargs: None if stopped.is_set() else context.progress(*args, **kwargs),
         lambda: stopped.is_set() or context.is_cancelled(),
         context.tenant,
+        context.turn_id,
     )
 
     def deliver(value: Any, error: BaseException | None) -> None:

@@ -2,7 +2,7 @@
 
 import { fail } from "./bin.js";
 import { element } from "../panel/dom.js";
-import { api, mediaUrl, state } from "./state.js";
+import { api, mediaUrl, state, tell } from "./state.js";
 import { redraw, segmentOf } from "./transcript.js";
 import { textOf } from "./words.js";
 
@@ -40,6 +40,7 @@ export function editLine(line) {
       const made = await api("PUT", path, { said: heard, text: written });
       if (state.asset?.id !== asset) return;
       redraw(index, made);
+      tell("written");
       if (focus) document.querySelector(`.line[data-index="${index}"] .text`).focus();
     } catch (error) {
       field.disabled = false;

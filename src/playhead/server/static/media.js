@@ -1,12 +1,13 @@
 // The video page: its parts joined, and what the chat beside it may know and do.
 
 import { fail, setUpBin } from "./bin.js";
+import { setUpChanges } from "./changes.js";
 import { playbackTime, seek, setUpPlayer, showCaptions } from "./player.js";
 import { currentProject, currentThread, keepThread, loadProjects, setUpProjects } from "./projects.js";
 import { setUpSearch } from "./search.js";
 import { element } from "../panel/dom.js";
-import { mediaUrl, on, state, tell } from "./state.js";
-import { setUpTranscript } from "./transcript.js";
+import { api, mediaUrl, on, state, tell } from "./state.js";
+import { setUpTranscript, update } from "./transcript.js";
 
 export { currentThread, keepThread };
 
@@ -43,6 +44,7 @@ export const clientTools = {
 function take({ tool, result }) {
   const mine = result?.assetId && result.assetId === state.asset?.id;
   if (tool === "transcribe_video" && mine) loadTranscript();
+  if (tool === "correct_transcript" && mine) refresh();
   if (tool === "make_captions" && mine && result.format === "vtt") showCaptions(result.url);
 }
 
@@ -51,6 +53,13 @@ async function loadTranscript() {
   const response = asset && (await fetch(mediaUrl(asset.id, "transcript")).catch(() => null));
   const found = response?.ok ? await response.json() : null;
   if (state.asset === asset) showTranscript(found);
+}
+
+// Of the same transcript only what changed is drawn anew: who reads it stays where they are.
+async function refresh() {
+  const { asset } = state;
+  const found = await api("GET", mediaUrl(asset.id, "transcript")).catch(() => null);
+  if (state.asset === asset && found && !(state.transcript && (await update(found)))) showTranscript(found);
 }
 
 function showTranscript(found) {
@@ -82,11 +91,13 @@ export function setUpMedia() {
   setUpPlayer();
   setUpTranscript();
   setUpSearch();
+  setUpChanges();
   on("asset", () => {
     showTranscript(null);
     loadTranscript();
   });
-  on("edited", () => showCaptions(captionsUrl()));
+  on("written", () => showCaptions(captionsUrl()));
+  on("stale", refresh);
   get("transcribe").addEventListener("click", () => {
     document.dispatchEvent(new CustomEvent("ask", { detail: "Transcribe this" }));
   });

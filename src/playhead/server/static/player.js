@@ -183,6 +183,7 @@ export function setUpPlayer() {
   });
   on("asset", () => show(state.asset));
   on("hits", (times) => wave.show({ marks: times.map((time) => time / (duration() || 1)) }));
+  on("changed", (times) => wave.show({ changes: times.map((time) => time / (duration() || 1)) }));
   on("selection", () => {
     const [chosen, whole] = [state.selection, duration()];
     wave.show({ range: chosen && whole ? { start: chosen.start / whole, end: chosen.end / whole } : null });

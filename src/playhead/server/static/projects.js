@@ -15,7 +15,7 @@ export const ready = new Promise((resolve) => (loaded = resolve));
 
 export const currentProject = () => state.project?.id ?? localStorage.getItem(PROJECT) ?? FIRST;
 
-const projectUrl = (id, what = "") => `api/projects/${encodeURIComponent(id)}${what}`;
+export const projectUrl = (id, what = "") => `api/projects/${encodeURIComponent(id)}${what}`;
 
 // The conversation of the project that is open, known before the server was asked.
 export function currentThread() {

@@ -15,7 +15,8 @@ export const state = {
 
 const listeners = new EventTarget();
 
-// Names: "assets", "asset", "transcript", "selection", "visible", "lines", "edited", "hits", "time".
+// Names: "assets", "asset", "transcript", "selection", "visible", "lines", "edited" (a line), "written" (all of
+// them), "stale", "changed", "hits", "time".
 export const on = (name, listener) => listeners.addEventListener(name, ({ detail }) => listener(detail));
 export const tell = (name, detail) => listeners.dispatchEvent(new CustomEvent(name, { detail }));
 

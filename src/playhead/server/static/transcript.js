@@ -69,10 +69,29 @@ export function redraw(index, segment) {
   state.transcript.segments[index] = segment;
   const line = drawLine(segment, index);
   const former = lineAt(index);
+  if (former.classList.contains("by-agent")) line.classList.add("by-agent");
   if (former.ariaCurrent) line.ariaCurrent = "true";
   former.replaceWith(line);
   if (reached === index) line.lastChild.tabIndex = 0;
   tell("edited", index);
+}
+
+// The same lines, some of them written anew elsewhere; false if it is another transcript. A line that is
+// being written in stays open.
+export async function update({ segments }) {
+  const mine = making;
+  const former = state.transcript.segments;
+  if (segments.length !== former.length) return false;
+  const breathe = breather();
+  for (const [index, segment] of segments.entries()) {
+    if (segment.text === former[index].text && segment.said === former[index].said) continue;
+    if (lineAt(index)?.classList.contains("editing")) former[index] = segment;
+    else redraw(index, segment);
+    await breathe();
+    if (mine !== making) return true;
+  }
+  tell("written");
+  return true;
 }
 
 // ---------------------------------------------------------------- following
@@ -128,7 +147,7 @@ export function follow(is) {
 
 // ---------------------------------------------------------------- moving and choosing
 
-function reach(index, focus = false) {
+export function reach(index, focus = false) {
   const line = lineAt(index);
   if (!line) return;
   if (lineAt(reached)) lineAt(reached).lastChild.tabIndex = -1;

@@ -9,14 +9,15 @@ export class Waveform {
     this.canvas = canvas;
     this.peaks = [];
     this.marks = []; // times that were found, in parts of the whole
+    this.changes = []; // times that were changed, likewise
     this.range = null; // what is selected, likewise
     this.played = 0;
     new ResizeObserver(() => this.fit()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.fit());
   }
 
-  show({ peaks = this.peaks, marks = this.marks, range = this.range, played = this.played }) {
-    Object.assign(this, { peaks, marks, range, played });
+  show({ peaks = this.peaks, marks = this.marks, changes = this.changes, range = this.range, played = this.played }) {
+    Object.assign(this, { peaks, marks, changes, range, played });
     this.draw();
   }
 
@@ -26,8 +27,8 @@ export class Waveform {
     this.canvas.height = Math.round(clientHeight * devicePixelRatio);
     const style = getComputedStyle(this.canvas);
     // A canvas knows no light-dark(): these are of properties that the browser has worked out.
-    const { color: played, borderTopColor: rest, outlineColor: mark, caretColor: range } = style;
-    this.colors = { played, rest, mark, range };
+    const { color: played, borderTopColor: rest, outlineColor: mark, caretColor: range, columnRuleColor: change } = style;
+    this.colors = { played, rest, mark, range, change };
     this.draw();
   }
 
@@ -49,6 +50,8 @@ export class Waveform {
     }
     context.fillStyle = this.colors.mark;
     for (const at of this.marks) context.fillRect(at * width - devicePixelRatio, 0, 2 * devicePixelRatio, height * 0.22);
+    context.fillStyle = this.colors.change;
+    for (const at of this.changes) context.fillRect(at * width, height * 0.86, 6 * devicePixelRatio, height * 0.14);
   }
 
   loudest(from, to) {

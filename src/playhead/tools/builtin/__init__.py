@@ -3,6 +3,7 @@
 from typing import Any
 
 from playhead.tools.builtin.assets import Library
+from playhead.tools.builtin.correct_transcript import TranscriptWriter, correct_transcript
 from playhead.tools.builtin.echo_context import echo_context
 from playhead.tools.builtin.make_captions import CaptionMaker, MadeCaptions, make_captions
 from playhead.tools.builtin.search_transcript import Transcripts, search_transcript
@@ -17,7 +18,9 @@ __all__ = [
     "Library",
     "MadeCaptions",
     "Transcriber",
+    "TranscriptWriter",
     "Transcripts",
+    "correct_transcript",
     "default_registry",
     "echo_context",
     "make_captions",
