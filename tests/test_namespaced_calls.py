@@ -3,9 +3,10 @@
 import pytest
 
 from playhead import AgentLoop, tool
+from playhead.events import ToolCallEvent
 from playhead.session.sessions import Sessions
 from playhead.testing import ScriptedLLM
-from playhead.types import ToolCall
+from playhead.types import AssistantMessage, ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -46,3 +47,26 @@ async def test_a_client_executes_its_tool_whatever_a_model_calls_it(called: str)
         answer = await sessions.answer(run_id, "c", result="seen")
         _ = [event async for event in sessions.events(answer.run_id)]
         assert (await sessions.history("t"))[-2].content == "seen"
+
+
+@pytest.mark.parametrize("called", ["look", "functions.look", "default_api:look"])
+async def test_whoever_executes_a_call_is_given_the_name_of_the_tool(called: str) -> None:
+    """I21: a front end looks its tools up by name, and knows nothing of what models put before it."""
+
+    @tool(client=True)
+    async def look() -> str:
+        """Look."""
+        return "never"
+
+    other = ToolCall("d", "functions.nobody", {})
+    loop = AgentLoop(ScriptedLLM([ToolCall("c", called, {}), other], "Done."), tools=[look])
+    async with Sessions(loop) as sessions:
+        run = await sessions.start("t", "go")
+        events = [event async for event in sessions.events(run.run_id)]
+        told = [event.call.name for event in events if isinstance(event, ToolCallEvent)]
+        assert told == ["look", "functions.nobody"]
+        ((_, pending),) = await sessions.pending("t")
+        assert pending.call.name == "look"
+        spoken = (await sessions.history("t"))[1]
+        assert isinstance(spoken, AssistantMessage)
+        assert [call.name for call in spoken.tool_calls] == ["look", "functions.nobody"]

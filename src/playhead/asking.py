@@ -20,7 +20,15 @@ from playhead.options import LoopOptions
 from playhead.output import Judge
 from playhead.port import ModelReply, Port
 from playhead.tools.registry import ToolRegistry
-from playhead.types import AgentContext, AgentStep, ChatMessage, LLMRequest, LLMResult, UserMessage
+from playhead.types import (
+    AgentContext,
+    AgentStep,
+    AssistantMessage,
+    ChatMessage,
+    LLMRequest,
+    LLMResult,
+    UserMessage,
+)
 
 logger = logging.getLogger("playhead")
 
@@ -130,7 +138,7 @@ class Asking:
         """The result with the message's ids and stop reason as they were told, and its latency."""
         message = result.message
         if message.tool_calls:
-            message = self._deltas.call_ids.settled(message)
+            message = self._named(self._deltas.call_ids.settled(message))
         id = self._deltas.message_id or message.id
         if message.id != id or message.stop_reason != result.stop_reason:
             message = replace(message, id=id, stop_reason=result.stop_reason)
@@ -138,6 +146,15 @@ class Asking:
             return result
         latency = result.latency_ms or round((perf_counter() - started) * 1000)
         return replace(result, message=message, latency_ms=latency)
+
+    def _named(self, message: AssistantMessage) -> AssistantMessage:
+        """The same, each call by the name of the tool that it means: who executes it may be elsewhere."""
+        calls = message.tool_calls
+        tools = [(call.name, self._tools.named(call.name)) for call in calls]
+        meant = {name: tool.name for name, tool in tools if tool is not None and tool.name != name}
+        if not meant:
+            return message
+        return replace(message, tool_calls=[replace(c, name=meant.get(c.name, c.name)) for c in calls])
 
 
 def with_attempts(llm: AgentLLM, options: LoopOptions) -> AgentLLM:

@@ -205,7 +205,7 @@ function called(draft, call, at = 0, messageId = null) {
 
 function begun(draft, tool, call, at) {
   const state = tool.state === "writing" ? "running" : tool.state;
-  put(draft, tool, { args: call.args ?? {}, argsText: "", place: null, state, startedAt: tool.startedAt || at });
+  put(draft, tool, { name: call.name, args: call.args ?? {}, argsText: "", place: null, state, startedAt: tool.startedAt || at });
 }
 
 function finish(draft, tool, result, error, at = 0) {
