@@ -94,6 +94,27 @@ async def test_08_what_is_sent_meanwhile_waits_in_sight(stage: Stage, browser: B
         await expect(page.locator(".queue .user")).to_have_count(0)
 
 
+async def test_08_what_is_said_into_an_answer_is_read_before_it_ends(stage: Stage, browser: Browser) -> None:
+    """By a button beside Send, or Ctrl+Enter: the run takes it in at its next step, unless it is taken back."""
+    stage.puppet.plays |= {"busy": [[("measure", {"what": "it"})]], "and hurry": ["I hurry."]}
+    stage.go.clear()
+    async with stage.page(browser) as page:
+        await say(page, "busy")
+        await expect(page.locator(".tool")).to_be_visible()
+        await expect(page.locator("#steer")).to_be_hidden()
+        await page.fill("#message", "and hurry")
+        await page.click("#steer")
+        await page.fill("#message", "never")
+        await page.press("#message", "Control+Enter")
+        await expect(page.locator(".queue .waits")).to_have_text(["Is said as soon as possible"] * 2)
+        await page.get_by_role("button", name="Take back").last.click()
+        await expect(page.locator("#message")).to_have_value("never")
+        stage.go.set()
+        await expect(texts(page)).to_have_text(["busy", "and hurry", "I hurry."])
+        await expect(page.locator("#message")).to_have_value("never")
+        assert [len(request.messages) for request in stage.puppet.requests[-2:]] == [1, 4], "it was one run"
+
+
 async def test_20_what_is_attached_is_shown_and_sent(stage: Stage, browser: Browser) -> None:
     """By one call of the host; it is in the message that the model reads, and is shown after a reload."""
     async with stage.page(browser) as page:

@@ -1,6 +1,6 @@
 // The card of a tool call: what it is, how far it is, what it waits for, what came of it.
 
-import { clock, copyButton, element, icon, timeButton } from "./dom.js";
+import { button, clock, copyButton, element, icon, timeButton } from "./dom.js";
 import { withTimes } from "./markdown.js";
 import { isOpen } from "./reducer.js";
 
@@ -62,7 +62,7 @@ export class ToolCard {
     if (old.ask !== tool.ask) this.ask(tool);
     if (!isOpen(tool) && !this.over) this.finish(tool);
     this.tick();
-    if (tool.ask && this.host.allowed.has(tool.name)) this.state.textContent = t("alwaysDone");
+    if (tool.ask && this.host.session().allowed.has(tool.name)) this.state.textContent = t("alwaysDone");
   }
 
   showState({ state, ask }) {
@@ -86,7 +86,7 @@ export class ToolCard {
     this.elapsed.textContent = startedAt && ms >= 1_000 ? clock(ms / 1_000) : "";
   }
 
-  // What exactly would happen, and the two answers. `decide` fails if the server does not take one.
+  // What exactly would happen, and the two answers.
   ask({ name, ask }) {
     const { t } = this.host;
     this.question.hidden = ask?.kind !== "approval";
@@ -98,12 +98,12 @@ export class ToolCard {
     const reason = element("input", { type: "text", placeholder: t("reason"), ariaLabel: t("reason"), maxLength: 500 });
     const fault = element("p", { className: "fault", role: "alert" });
     const always = element("input", { type: "checkbox" });
-    const edit = element("button", { type: "button", className: "quiet" }, t("editArgs"));
-    edit.addEventListener("click", () => {
+    const change = () => {
       edited.value ||= JSON.stringify(ask.call.args, null, 2);
       [shown.hidden, edited.hidden, edit.hidden] = [true, false, true];
       edited.focus();
-    });
+    };
+    const edit = button("quiet", change, t("editArgs"));
     const answer = (approved) => async () => {
       const said = { approved };
       fault.textContent = "";
@@ -122,9 +122,7 @@ export class ToolCard {
         fault.textContent = error.message;
       }
     };
-    const button = (name, className, approved) =>
-      element("button", { type: "button", className, onclick: answer(approved) }, t(name));
-    const buttons = [button("approve", "primary", true), button("deny", "quiet", false), edit];
+    const buttons = [button("primary", answer(true), t("approve")), button("quiet", answer(false), t("deny")), edit];
     const late = ask.expiresAt < Date.now();
     const time = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }).format(ask.expiresAt);
     this.question.replaceChildren(
@@ -148,17 +146,17 @@ export class ToolCard {
     if (!text) return;
     const body = element("div", { className: "result", role: "group", ariaLabel: t("result"), tabIndex: 0 });
     const show = (whole) =>
-      body.replaceChildren(...withTimes(whole || text.length <= LONGEST ? text : `${text.slice(0, LONGEST)}…`, t));
-    show(false);
+      body.replaceChildren(...withTimes(whole ? text : `${text.slice(0, LONGEST)}…`, t));
     const foot = element("div", { className: "result-foot" }, copyButton(t, () => text));
-    if (text.length > LONGEST) {
-      const all = element("button", { type: "button", className: "copy", ariaExpanded: "false" }, t("showAll"));
-      all.addEventListener("click", () => {
-        const open = all.ariaExpanded !== "true";
+    if (text.length <= LONGEST) show(true);
+    else {
+      const all = button("copy", () => unfold(all.ariaExpanded !== "true"));
+      const unfold = (open) => {
         all.ariaExpanded = String(open);
         all.textContent = t(open ? "showLess" : "showAll");
         show(open);
-      });
+      };
+      unfold(false);
       foot.prepend(all);
     }
     this.outcome.append(body, foot);
@@ -170,7 +168,7 @@ export class ToolCard {
     const list = element("ol", { className: "lines" });
     const fill = () => list.childElementCount || list.append(...segments.map((one) => element("li", {}, this.segment(one, assetId))));
     const fold = element("details", {}, element("summary", {}, [assetName, count].filter(Boolean).join(" · ")), list);
-    fold.addEventListener("toggle", fill, { once: true }); // an hour of lines is made when it is looked at
+    fold.addEventListener("toggle", fill, { once: true });
     return [fold];
   }
 

@@ -11,15 +11,15 @@ export class Composer {
     const { t } = host;
     this.items = [];
     this.input = element("textarea", { id: "message", part: "input", rows: 1, placeholder: t("placeholder"), ariaLabel: t("message"), dir: "auto" });
-    this.chips = element("ul", { className: "chips", ariaLabel: t("attached"), hidden: true });
-    const round = { className: "round" };
-    this.sendButton = iconButton("send", t("send"), null, { id: "send", part: "send", type: "submit", ...round });
+    this.chips = element("ul", { className: "chips", ariaLabel: t("attached") });
+    this.sendButton = iconButton("send", t("send"), null, { id: "send", part: "send", type: "submit", className: "round" });
+    this.steerButton = iconButton("steer", t("steer"), () => this.submit("steer"), { id: "steer", part: "steer", className: "round" });
     const stop = () => {
       host.stop();
       this.input.focus();
     };
-    this.stopButton = iconButton("stop", t("stop"), stop, { id: "stop", part: "stop", hidden: true, ...round });
-    const buttons = element("div", { className: "buttons" }, this.sendButton, this.stopButton);
+    this.stopButton = iconButton("stop", t("stop"), stop, { id: "stop", part: "stop", className: "round" });
+    const buttons = element("div", { className: "buttons" }, this.steerButton, this.sendButton, this.stopButton);
     this.node = element("form", { id: "composer", part: "composer" }, this.chips, this.input, buttons);
     this.node.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -33,9 +33,7 @@ export class Composer {
   open(key) {
     this.key = key;
     this.input.value = recall("localStorage", key, "");
-    this.items = [];
-    this.showChips();
-    this.changed();
+    this.put([]);
   }
 
   changed() {
@@ -43,12 +41,12 @@ export class Composer {
     this.show(this.running);
   }
 
-  // Stop stands in the place of Send, which comes back for what is to be said next.
   show(running) {
     const { t } = this.host;
     this.running = running;
     const empty = !this.input.value.trim() && this.items.length === 0;
     this.stopButton.hidden = !running;
+    this.steerButton.hidden = !running || empty;
     this.sendButton.hidden = running && empty;
     this.sendButton.disabled = empty;
     this.sendButton.ariaLabel = this.sendButton.title = t(running ? "queue" : "send");
@@ -59,43 +57,39 @@ export class Composer {
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
-      this.submit();
+      this.submit(event.ctrlKey ? "steer" : undefined);
     } else if (event.key === "ArrowUp" && !this.input.value) {
       event.preventDefault();
       this.host.editLast();
     }
   }
 
-  submit() {
+  submit(policy) {
     const text = this.input.value.trim();
     if (!text && this.items.length === 0) return;
     const more = this.items.map((item) => ({ type: "text", text: ATTACHED + described(item) }));
     const attached = this.items;
     this.input.value = "";
-    this.items = [];
-    this.showChips();
-    this.changed();
-    this.host.send(more.length ? [{ type: "text", text }, ...more].filter((part) => part.text) : text, attached);
+    this.put([]);
+    this.host.send(more.length ? [{ type: "text", text }, ...more].filter((part) => part.text) : text, attached, policy);
     this.input.focus();
   }
 
   attach(item) {
-    this.items.push(item);
-    this.showChips();
-    this.changed();
+    this.put([...this.items, item]);
     this.input.focus();
   }
 
-  showChips() {
+  put(items) {
     const { t } = this.host;
-    this.chips.hidden = this.items.length === 0;
+    this.items = items;
+    this.changed();
+    this.chips.hidden = items.length === 0;
     this.chips.replaceChildren(
-      ...this.items.map((item) => {
+      ...items.map((item) => {
         const label = labelOf(item);
         const remove = () => {
-          this.items.splice(this.items.indexOf(item), 1);
-          this.showChips();
-          this.changed();
+          this.put(this.items.filter((one) => one !== item));
           this.input.focus();
         };
         return chip(label, iconButton("cross", t("detach", { label }), remove));

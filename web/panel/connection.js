@@ -7,7 +7,7 @@ const SILENCE = 45_000;
 const STALE = 20_000;
 const MOST_TRIES = 12;
 
-// The server's own no. What is none, such as a connection that broke, may be tried again.
+// The server's own no. Whatever else fails may be tried again.
 export class Refusal extends Error {
   constructor(text, { status = 0, code = "" } = {}) {
     super(text);
@@ -101,8 +101,8 @@ export class Connection {
     return answer(await this.ask(path, { method: "DELETE" }));
   }
 
-  // Call `work(signal, heard)` until it returns; `heard` is for signs of life. `lost` is told of a failure, and
-  // whether it is tried again by itself. Throws the server's refusals only.
+  // `work(signal, heard)` until it returns; `heard` is a sign of life. `lost` is told of a failure, and whether
+  // it is tried again. Throws refusals only.
   async untilDone(work, lost) {
     for (let tries = 0; !this.closed; tries++) {
       const controller = new AbortController();

@@ -25,18 +25,22 @@ export function icon(name) {
   return svg;
 }
 
+export function button(className, onclick, ...content) {
+  return element("button", { type: "button", className, onclick }, ...content);
+}
+
 export function iconButton(name, label, onclick, properties = {}) {
-  return element("button", { type: "button", className: "icon-button", title: label, ariaLabel: label, onclick, ...properties }, icon(name));
+  return Object.assign(button("icon-button", onclick, icon(name)), { title: label, ariaLabel: label }, properties);
 }
 
 export function copyButton(t, textOf, label = t("copy")) {
-  const button = element("button", { type: "button", className: "copy" }, icon("copy"), element("span", {}, label));
-  button.addEventListener("click", async () => {
+  const shown = element("span", {}, label);
+  const copy = async () => {
     const done = await navigator.clipboard?.writeText(textOf()).then(() => true, () => false);
-    button.lastChild.textContent = done ? t("copied") : t("notCopied");
-    setTimeout(() => (button.lastChild.textContent = label), 2_000);
-  });
-  return button;
+    shown.textContent = t(done ? "copied" : "notCopied");
+    setTimeout(() => (shown.textContent = label), 2_000);
+  };
+  return button("copy", copy, icon("copy"), shown);
 }
 
 export function clock(seconds) {
@@ -49,9 +53,8 @@ export function clock(seconds) {
 export function timeButton(t, text, { ms, endMs = null, assetId = null }, ...more) {
   const from = clock(ms / 1000);
   const label = endMs === null ? t("playFrom", { from }) : t("playRange", { from, to: clock(endMs / 1000) });
-  const button = element("button", { type: "button", className: "time" }, text, ...more);
-  if (!more.length) button.ariaLabel = label;
-  else button.title = label;
-  Object.assign(button.dataset, { ms, ...(endMs !== null && { endMs }), ...(assetId && { assetId }) });
-  return button;
+  const made = button("time", null, text, ...more);
+  made[more.length ? "title" : "ariaLabel"] = label;
+  Object.assign(made.dataset, { ms, ...(endMs !== null && { endMs }), ...(assetId && { assetId }) });
+  return made;
 }

@@ -3,7 +3,7 @@
 import { sheet, texts } from "./assets.js";
 import { Composer } from "./composer.js";
 import { Connection, Refusal } from "./connection.js";
-import { element, iconButton } from "./dom.js";
+import { button, element, iconButton } from "./dom.js";
 import { save, toJson, toMarkdown } from "./export.js";
 import { keep, newId, recall } from "./keep.js";
 import { Menu, usageByTurn } from "./menu.js";
@@ -94,7 +94,7 @@ export class PlayheadPanel extends HTMLElement {
   }
 
   send(text) {
-    this.#send(text, []);
+    this.#send(text);
   }
 
   attach(item) {
@@ -129,8 +129,8 @@ export class PlayheadPanel extends HTMLElement {
     this.menu = new Menu(host);
     this.dot = element("span", { className: "dot", ariaHidden: "true" });
     this.statusLine = element("p", { id: "status", role: "status" });
-    this.again = element("button", { type: "button", id: "again", className: "quiet", hidden: true }, t("tryAgain"));
-    this.again.addEventListener("click", () => this.#again());
+    this.again = button("quiet", () => this.#again(), t("tryAgain"));
+    this.again.id = "again";
     this.failure = element("div", { id: "chat-error", className: "failure", role: "alert", hidden: true });
     this.spoken = element("p", { className: "unseen", role: "status", id: "spoken" });
     const fresh = iconButton("plus", t("newThread"), () => this.newThread(), { id: "new-chat" });
@@ -142,20 +142,16 @@ export class PlayheadPanel extends HTMLElement {
     panel.addEventListener("click", (event) => this.#clicked(event));
     panel.addEventListener("keydown", (event) => this.#pressed(event));
     this.shadowRoot.replaceChildren(panel);
-    const starters = t("starters").map((text) => element("button", { type: "button", className: "starter", onclick: () => this.#send(text, []) }, text));
+    const starters = t("starters").map((text) => button("starter", () => this.#send(text), text));
     this.view.hint.append(element("p", {}, t("hint")), element("div", { className: "starters" }, ...starters));
     this.#open();
   }
 
   #host() {
-    const panel = this;
     return {
       t: this.t,
       session: () => this.#session,
-      get allowed() {
-        return panel.#session.allowed;
-      },
-      send: (content, attached) => this.#send(content, attached),
+      send: (...said) => this.#send(...said),
       stop: (runId) => this.#session.stop(runId),
       edit: (id, text) => this.#session.edit(id, text),
       editLast: () => this.view.editLast(),
@@ -219,7 +215,7 @@ export class PlayheadPanel extends HTMLElement {
     this.focus();
   }
 
-  // At most once a frame, however fast it comes; a page that nobody looks at has no frames.
+  // At most once a frame; a page that nobody looks at has none.
   #draw() {
     if (this.#frame) return;
     const draw = () => {
@@ -306,9 +302,9 @@ export class PlayheadPanel extends HTMLElement {
     }
   }
 
-  #send(content, attached) {
+  #send(...said) {
     this.failure.hidden = true;
-    this.#session.send(content, attached);
+    this.#session.send(...said);
     this.view.toEnd();
   }
 

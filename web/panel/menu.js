@@ -1,7 +1,7 @@
 // What is not needed all the time: a menu, and sheets over the panel.
 
 import { titleOf } from "./cards.js";
-import { element, iconButton } from "./dom.js";
+import { button, element, iconButton } from "./dom.js";
 import { textOf } from "./reducer.js";
 
 export class Menu {
@@ -19,7 +19,7 @@ export class Menu {
       ["delete", () => this.remove()],
     ];
     const buttons = entries.map(([name, work]) =>
-      element("button", { type: "button", role: "menuitem", className: name, onclick: () => this.toggle(false, work) }, t(name)),
+      Object.assign(button(name, () => this.toggle(false, work), t(name)), { role: "menuitem" }),
     );
     this.list = element("div", { className: "menu", role: "menu", ariaLabel: t("menu"), hidden: true }, ...buttons);
     this.sheet = element("dialog", { className: "sheet" });
@@ -66,25 +66,24 @@ export class Menu {
     const { t, session } = this.host;
     const names = [...session().allowed];
     const rows = names.map((name) => {
-      const revoke = element("button", { type: "button", className: "quiet" }, t("revoke"));
-      revoke.addEventListener("click", () => {
+      const revoke = () => {
         session().allow(name, false);
         this.allowed();
-      });
-      return element("li", {}, element("span", {}, titleOf(name)), revoke);
+      };
+      return element("li", {}, element("span", {}, titleOf(name)), button("quiet", revoke, t("revoke")));
     });
     this.open(t("allowed"), names.length ? element("ul", { className: "grants" }, ...rows) : element("p", {}, t("allowedNone")));
   }
 
   remove() {
     const { t } = this.host;
-    const yes = element("button", { type: "button", className: "primary danger" }, t("deleteYes"));
-    const no = element("button", { type: "button", className: "quiet", onclick: () => this.sheet.close() }, t("cancel"));
-    yes.addEventListener("click", () => {
-      this.sheet.close();
+    const close = () => this.sheet.close();
+    const yes = () => {
+      close();
       this.host.remove();
-    });
-    this.open(t("delete"), element("p", {}, t("deleteSure")), element("p", { className: "choice" }, yes, no));
+    };
+    const no = button("quiet", close, t("cancel"));
+    this.open(t("delete"), element("p", {}, t("deleteSure")), element("p", { className: "choice" }, button("primary danger", yes, t("deleteYes")), no));
     no.focus();
   }
 

@@ -1,5 +1,5 @@
-// What is shown, made from what the server tells and what is done here. Pure, and what does not change stays
-// the same object. Everything has an id: what is told twice is there once.
+// What is shown, from what the server tells and what is done here. Pure: what does not change stays the same
+// object, and what is told twice is there once.
 
 export const EMPTY = Object.freeze({
   first: null,
@@ -61,12 +61,12 @@ const STEPS = {
     }
   },
 
-  wait(draft, { message, runId = null, unsent = false }) {
+  wait(draft, { message, runId = null, unsent = false, policy }) {
     if (find(draft, "user", message.id)) return;
     const at = draft.waiting.findIndex(({ id }) => id === message.id);
-    const held = { id: message.id, content: message.content, runId, unsent, mine: at < 0 ? !runId : draft.waiting[at].mine };
-    if (at < 0) draft.waiting.push(held);
-    else draft.waiting[at] = held;
+    const { id, content } = message;
+    const held = { mine: !runId, policy, ...draft.waiting[at], id, content, runId, unsent };
+    draft.waiting.splice(at < 0 ? Infinity : at, 1, held);
   },
 
   withdraw(draft, { id }) {
@@ -89,8 +89,10 @@ const STEPS = {
     if (draft.runs.length === 1) draft.busy = "thinking";
   },
 
-  user_message(draft, { message }) {
-    addMessage(draft, message);
+  // What a step has taken in is told at its end, when the answer may stand there.
+  user_message(draft, event) {
+    const at = draft.items.findIndex(({ place }) => place === placeOf(event));
+    addMessage(draft, event.message, at < 0 ? Infinity : at);
   },
 
   step_start(draft, { runId }) {
@@ -153,7 +155,7 @@ const STEPS = {
   },
 };
 
-function addMessage(draft, message) {
+function addMessage(draft, message, at = Infinity) {
   const { role, id, content, source, timestamp } = message;
   if (role === "assistant") return said(draft, message);
   if (role === "tool") {
@@ -163,7 +165,7 @@ function addMessage(draft, message) {
   if (role !== "user" || find(draft, "user", id)) return undefined;
   draft.first ??= id;
   draft.waiting = draft.waiting.filter((one) => one.id !== id);
-  draft.items.push({ kind: "user", id, content, source, at: timestamp ?? 0 });
+  draft.items.splice(at, 0, { kind: "user", id, content, source, at: timestamp ?? 0 });
   return undefined;
 }
 

@@ -2,7 +2,7 @@
 
 import { ToolCard, masked } from "./cards.js";
 import { chip, partsOf } from "./composer.js";
-import { copyButton, element, icon, iconButton } from "./dom.js";
+import { button, copyButton, element, icon, iconButton } from "./dom.js";
 import { Markdown } from "./markdown.js";
 import { EMPTY, reduce } from "./reducer.js";
 
@@ -52,7 +52,7 @@ class UserRow {
       this.bubble.hidden = this.actions.hidden = false;
     };
     const save = element("button", { type: "submit", className: "primary" }, t("save"));
-    const cancel = element("button", { type: "button", className: "quiet", onclick: end }, t("cancel"));
+    const cancel = button("quiet", end, t("cancel"));
     this.form = element("form", { className: "edit" }, field, element("p", { className: "choice" }, save, cancel));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -184,7 +184,7 @@ class NoteRow {
     const failed = reason === "error";
     const known = failed ? t(`errors.${code}`) : t(`notes.${reason}`);
     const said = known ?? (text || t("error"));
-    const retry = element("button", { type: "button", className: "quiet idle last", onclick: () => host.retry() }, icon("retry"), t("retry"));
+    const retry = button("quiet idle last", () => host.retry(), icon("retry"), t("retry"));
     this.node = element(
       "div",
       { className: failed ? "row failure" : "row aside" },
@@ -214,16 +214,15 @@ export class WaitingRow {
     const { node, chips } = bubble(content, t);
     this.host = host;
     this.bubble = node;
-    this.back = element("button", { type: "button", className: "copy", hidden: true }, t("cancelWaiting"));
-    this.back.addEventListener("click", () => host.stop(this.runId));
+    this.back = button("copy", () => host.stop(this.runId), t("cancelWaiting"));
     this.state = element("span", { className: "waits" });
     this.node = element("div", { className: "row from-user" }, chips, node, element("div", { className: "actions" }, this.state, this.back));
   }
 
-  show({ runId, unsent }, running) {
+  show({ runId, unsent, policy }, running) {
     const { t } = this.host;
     this.runId = runId;
-    this.bubble.dataset.state = this.state.textContent = unsent ? t("unsent") : runId && running ? t("waits") : "";
+    this.bubble.dataset.state = this.state.textContent = unsent ? t("unsent") : runId && running ? t(policy === "steer" ? "steers" : "waits") : "";
     this.back.hidden = !(runId && running);
   }
 }

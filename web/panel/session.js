@@ -86,8 +86,8 @@ export class Session {
     return view;
   }
 
-  send(content, attached = []) {
-    const body = { message: { id: newId(), content }, context: this.host.context(attached) };
+  send(content, attached, policy) {
+    const body = { message: { id: newId(), content }, context: this.host.context(attached), policy };
     this.outbox.push(body);
     this.submit(body);
   }
@@ -95,7 +95,7 @@ export class Session {
   submit(body) {
     this.keepOutbox();
     this.mine.add(body.message.id);
-    this.apply({ type: "wait", message: body.message });
+    this.apply({ type: "wait", ...body });
     this.sending = this.sending.then(() => this.deliver(body)); // in the order in which they were written
   }
 

@@ -1,9 +1,9 @@
-// The conversation as it stands in the page. Only rows whose item is another one than before are touched.
+// The conversation in the page. Only rows whose item is another one than before are touched.
 
-import { element, icon } from "./dom.js";
+import { button, element, icon } from "./dom.js";
 import { WaitingRow, rowOf } from "./rows.js";
 
-// How many of the newest messages of a long conversation are set at once; the others when they come near.
+// So many of the newest messages are set at once, the others when they come near.
 const NEWEST = 24;
 const NEAR = 60;
 
@@ -18,10 +18,9 @@ export class View {
     this.hint = element("div", { id: "hint", hidden: true });
     this.content = element("div", { className: "content" }, this.hint, this.items, this.queue);
     this.log = element("div", { id: "log", part: "log", role: "log", ariaLabel: t("log"), ariaLive: "off", tabIndex: 0 }, this.content);
-    this.jump = element("button", { type: "button", id: "jump", hidden: true }, icon("down"), t("latest"));
+    this.jump = Object.assign(button("", () => this.toEnd(), icon("down"), t("latest")), { id: "jump", hidden: true });
     this.node = element("div", { className: "scroll" }, this.log, this.jump);
     this.pinned = true;
-    this.jump.addEventListener("click", () => this.toEnd());
     this.log.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.sizes = new ResizeObserver(() => this.stick());
     this.sights = new IntersectionObserver((seen) => this.wake(seen), { root: this.log, rootMargin: "800px" });
@@ -52,12 +51,7 @@ export class View {
       if (row.node === place) place = place.nextSibling;
       else this.items.insertBefore(row.node, place);
     });
-    for (const [key, row] of this.rows) {
-      if (keys.has(key)) continue;
-      row.node.remove();
-      this.sights.unobserve(row.node);
-      this.rows.delete(key);
-    }
+    prune(this.rows, keys);
     for (const row of this.rows.values()) row.versions?.(versionsOf(row.id, versions));
     this.drawQueue(waiting, runs.length > 0);
     this.items.classList.toggle("busy", runs.length > 0);
@@ -66,15 +60,10 @@ export class View {
   }
 
   drawQueue(waiting, running) {
-    const ids = new Set(waiting.map(({ id }) => id));
-    for (const [id, row] of this.queued) {
-      if (ids.has(id)) continue;
-      row.node.remove();
-      this.queued.delete(id);
-    }
+    prune(this.queued, new Set(waiting.map(({ id }) => id)));
     for (const held of waiting) {
-      if (!this.queued.has(held.id)) this.queued.set(held.id, new WaitingRow(held, this.host));
-      const row = this.queued.get(held.id);
+      const row = this.queued.get(held.id) ?? new WaitingRow(held, this.host);
+      this.queued.set(held.id, row);
       row.show(held, running);
       if (!row.node.isConnected) this.queue.append(row.node);
     }
@@ -113,6 +102,14 @@ export class View {
       this.sights.unobserve(target);
       target.dispatchEvent(new Event("wake"));
     }
+  }
+}
+
+function prune(rows, keys) {
+  for (const [key, { node }] of rows) {
+    if (keys.has(key)) continue;
+    node.remove();
+    rows.delete(key);
   }
 }
 
