@@ -52,6 +52,7 @@ def pictures(chromium: Browser, address: str) -> Iterator[tuple[str, Page]]:
     yield "dark", dark
     phone = opened(chromium, address, PHONE, "light")
     heard(phone)
+    phone.locator("#sheet-open").click()
     yield "phone", phone
 
 

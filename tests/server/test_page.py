@@ -44,6 +44,8 @@ async def test_a_person_with_a_video_gets_its_transcript(
         await page.set_input_files("#file", SAMPLE)
         await expect(page.locator("#player")).to_be_visible()
         await expect(page.locator("#media .name")).to_have_text("jfk.mp4")
+        if size == "phone":
+            await page.click("#sheet-open")
         await say(page, "Please transcribe this")
         await expect(page.locator(".user")).to_have_text("Please transcribe this")
         await expect(page.locator(".tool code")).to_have_text("transcribe_video")
@@ -51,6 +53,8 @@ async def test_a_person_with_a_video_gets_its_transcript(
         await expect(page.locator(".assistant")).to_contain_text(SPOKEN)
         await expect(page.locator("#send")).to_be_visible()
         await expect(page.locator("#stop")).to_be_hidden()
+        if size == "phone":
+            await page.click("#sheet-close")
         lines = page.locator("#lines .text")
         await expect(lines.first).to_contain_text(SPOKEN)
         await page.evaluate("document.getElementById('player').currentTime = 9")

@@ -95,7 +95,7 @@ async def test_08_what_is_sent_meanwhile_waits_in_sight(stage: Stage, browser: B
 
 
 async def test_08_what_is_said_into_an_answer_is_read_before_it_ends(stage: Stage, browser: Browser) -> None:
-    """By a button beside Send, or Ctrl+Enter: the run takes it in at its next step, unless it is taken back."""
+    """By a button beside Send, or Ctrl+Enter: the run takes it in at its next step, or it is taken back."""
     stage.puppet.plays |= {"busy": [[("measure", {"what": "it"})]], "and hurry": ["I hurry."]}
     stage.go.clear()
     async with stage.page(browser) as page:

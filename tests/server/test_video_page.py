@@ -267,9 +267,67 @@ async def test_the_page_fits_every_width(scheme: Any, browser: Browser, tmp_path
         for width, height in ((390, 844), (768, 1024), (1100, 800), (1440, 900), (2200, 1200)):
             await page.set_viewport_size({"width": width, "height": height})
             assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            if await page.locator("#sheet-open").is_visible():
+                assert await violations(page) == []
+                await page.click("#sheet-open")
+                await expect(page.locator("#message")).to_be_focused()
+                assert await violations(page) == []
             for id in ("player", "wave", "lines", "message"):
                 box = await page.locator(f"#{id}").bounding_box()
                 assert box
                 assert box["width"] > 150
                 assert box["x"] >= 0
                 assert box["x"] + box["width"] <= width
+
+
+STILL = "() => document.getElementById('sheet').getAnimations().length === 0"
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+async def test_36_on_a_phone_the_conversation_is_a_sheet_below_the_video(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Check 36: it opens by its button and by what asks something, the video stays in sight, the keyboard
+    does not hide the field, and a tap or a pull closes it."""
+
+    async def box(selector: str) -> Any:
+        return await page.locator(selector).bounding_box()
+
+    async with video_page(browser, tmp_path, **PHONE) as (page, _):
+        await expect(page.locator("#message")).to_be_hidden()
+        await expect(page.locator("#sheet-open")).to_have_text("Ask the assistant")
+        await page.tap("#sheet-open")
+        await expect(page.locator("#message")).to_be_focused()
+        await page.wait_for_function(STILL)
+        frame, sheet, field = await box("#frame"), await box("#sheet"), await box("#message")
+        assert frame["y"] + frame["height"] <= sheet["y"] + 1
+        assert sheet["y"] + sheet["height"] == pytest.approx(844, abs=1)
+        assert field["y"] + field["height"] <= 844
+        assert field["height"] >= 24
+        await page.set_viewport_size({"width": 390, "height": 420})  # the keyboard is open
+        field = await box("#message")
+        assert 0 <= field["y"] <= 420 - field["height"]
+        await page.set_viewport_size({"width": 390, "height": 844})
+        await page.fill("#message", "Hello")
+        await page.tap("#send")
+        await expect(page.locator(".assistant")).to_have_text("Wait")
+        await page.reload()
+        await expect(page.locator(".assistant")).to_be_visible()
+        await page.tap("#sheet-close")
+        await expect(page.locator("#message")).to_be_hidden()
+        await expect(page.locator("#sheet-open")).to_be_focused()
+        await expect(page.locator("#sheet-open")).to_have_text("Working…")
+        await page.locator("#lines .text").first.select_text()
+        await page.locator("#attach").click()
+        await expect(page.locator("#composer .chip")).to_be_visible()
+        await page.wait_for_function(STILL)
+        handle = await box("#sheet-close")
+        at = handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2
+        for way, closed in ((30, False), (200, True)):
+            await page.mouse.move(*at)
+            await page.mouse.down()
+            await page.mouse.move(at[0], at[1] + way, steps=4)
+            await page.mouse.up()
+            await expect(page.locator("body")).to_have_class("" if closed else "asking")
+            await page.wait_for_function(STILL)
+        assert await page.evaluate("document.documentElement.scrollWidth") == 390

@@ -2,6 +2,7 @@
 
 import { fail } from "./bin.js";
 import { clientTools, currentThread, keepThread, loadMedia, pageContext, setUpMedia } from "./media.js";
+import { openSheet, setUpSheet } from "./sheet.js";
 
 let thread = currentThread();
 const panel = document.getElementById("chat");
@@ -14,8 +15,15 @@ panel.addEventListener("playhead-status", ({ detail }) => {
   thread = detail.thread;
   keepThread(thread).catch((error) => fail(error.message));
 });
-document.addEventListener("ask", ({ detail }) => panel.send(detail));
-document.addEventListener("attach", ({ detail }) => panel.attach(detail));
+setUpSheet(panel);
+document.addEventListener("ask", ({ detail }) => {
+  openSheet();
+  panel.send(detail);
+});
+document.addEventListener("attach", ({ detail }) => {
+  openSheet();
+  panel.attach(detail);
+});
 
 setUpMedia();
 loadMedia();

@@ -37,7 +37,7 @@ function show(asset) {
   get("listening").hidden = asset?.type !== "audio";
   get("listening").textContent = asset?.name ?? "";
   sheet = null;
-  wave.show({ peaks: [], marks: [], range: null, played: 0 });
+  wave.show({ peaks: [], marks: [], changes: [], range: null, played: 0 });
   player.replaceChildren();
   if (asset === null) return player.removeAttribute("src");
   player.src = mediaUrl(asset.id, "content");
