@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from playhead.options import LoopOptions as LoopOptions
     from playhead.output import Output as Output
     from playhead.port import Inbox as Inbox
+    from playhead.port import LiveContext as LiveContext
     from playhead.session.compaction import Compaction as Compaction
     from playhead.session.orchestrator import Orchestrator as Orchestrator
     from playhead.session.runs import RunHandle as RunHandle
@@ -240,7 +241,7 @@ _HOMES = {
     "loop": "AgentLoop",
     "options": "LoopOptions",
     "output": "Output",
-    "port": "Inbox",
+    "port": "Inbox LiveContext",
     "session.compaction": "Compaction",
     "session.orchestrator": "Orchestrator",
     "session.runs": "RunHandle",

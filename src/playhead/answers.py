@@ -12,7 +12,7 @@ from playhead.deltas import Deltas, Teller, ToolLine
 from playhead.errors import FatalToolError
 from playhead.events import ToolCallEvent, ToolResultEvent
 from playhead.options import LoopOptions
-from playhead.port import OutcomeUnknown, Port, ToolReply, id_base
+from playhead.port import OutcomeUnknown, Port, ToolReply, context_now, id_base
 from playhead.tools.registry import ToolRegistry
 from playhead.types import AssistantMessage, ChatMessage, ToolCall, ToolContext, ToolMessage, ToolResult
 from playhead.waiting import denied, executed_by_client, left_open, waits
@@ -54,10 +54,14 @@ class Answers:
         self._tools = tools
         self._options = options
         self._deltas = deltas
-        self._context = context
+        self._given = context
         self._tell = tell
         self._limit: asyncio.Semaphore | None = None
         self.repeats = Repeats()
+
+    @property
+    def _context(self) -> Any:
+        return context_now(self._given)
 
     async def to(self, message: AssistantMessage, step: int, refusal: str | None = None) -> Answered:
         """Answer each call of a message, in call order; with `refusal`, say only why it is not run.

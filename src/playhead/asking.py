@@ -18,7 +18,7 @@ from playhead.llm.attempts import AttemptPolicy, Attempts
 from playhead.llm.base import AgentLLM
 from playhead.options import LoopOptions
 from playhead.output import Judge
-from playhead.port import ModelReply, Port
+from playhead.port import ModelReply, Port, context_now
 from playhead.tools.registry import ToolRegistry
 from playhead.types import (
     AgentContext,
@@ -52,7 +52,7 @@ class Asking:
         self._tools = tools
         self._system = system
         self._options = options
-        self._port, self._deltas, self._context, self._limits, self._judge = run
+        self._port, self._deltas, self._given, self._limits, self._judge = run
         self._memo: dict[str, Any] = {}
         self.executed = False
 
@@ -95,13 +95,14 @@ class Asking:
 
     def _request(self, messages: list[ChatMessage], closing: bool) -> LLMRequest:
         system, options, choice = self._system, self._options, self._options.tool_choice
+        context = context_now(self._given)
         if closing:
             messages.append(UserMessage(_WRAP_UP))
         return LLMRequest(
             messages=messages,
             tools=() if closing else self._tools.to_tool_schemas(),
-            system=system(self._context) if callable(system) else system,
-            context=self._context if isinstance(self._context, AgentContext) else None,
+            system=system(context) if callable(system) else system,
+            context=context if isinstance(context, AgentContext) else None,
             tenant=self._port.tenant,
             # A choice that is never released makes the model call for ever.
             tool_choice=None if self.executed and choice != "none" else choice,

@@ -102,7 +102,8 @@ class AgentLoop:
 
         Args:
             input: the user's text, or the history with the new user message last.
-            context: the application's own, handed to the tools untouched.
+            context: the application's own, handed to the tools untouched; what is in a `LiveContext`
+                may become another while the run goes on.
             cancel: set it to stop the run; it then ends with `finish_reason "cancelled"`.
             inbox: messages put there are taken before the next model call.
             answers: to the `pending` calls of an earlier run, whose messages end the history.

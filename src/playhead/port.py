@@ -63,6 +63,20 @@ class Inbox:
         return taken
 
 
+class LiveContext:
+    """A context that may become another while a run goes on: each model call and each tool call is given
+    the `value` of then.
+    """
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+
+def context_now(context: Any) -> Any:
+    """Return the application's own context, as it is now."""
+    return context.value if isinstance(context, LiveContext) else context
+
+
 class Port(Protocol):
     """The effects of a run.
 

@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from playhead import (
+    AgentContext,
     AgentLoop,
     AgentStep,
     AssistantMessage,
     Inbox,
+    LiveContext,
     LLMRequest,
     LLMResult,
     LoopOptions,
     ToolCall,
+    ToolContext,
     UserMessage,
     tool,
 )
@@ -52,6 +55,28 @@ async def test_a_message_while_tools_run_comes_after_their_results() -> None:
     end = events[-1]
     assert end.type == "run_end"
     assert [m.role for m in end.result.messages] == ["user", "assistant", "tool", "user", "assistant"]
+
+
+async def test_a_context_that_becomes_another_is_seen_by_the_next_step() -> None:
+    """Issue 7, 2: by the system prompt, the request and the tools, also of the same step."""
+    context = LiveContext(AgentContext("before"))
+    seen: list[str | None] = []
+
+    @tool
+    async def work(ctx: ToolContext) -> str:
+        """Work."""
+        seen.append(ctx.context.project_id)
+        context.value = AgentContext("after")
+        return "worked"
+
+    def system(context: AgentContext) -> str:
+        return f"It is {context.project_id}."
+
+    model = Scripted(asks("work"), asks("work", id="d"), text("done"))
+    await AgentLoop(model, tools=[work], system=system).run("go", context=context)
+    assert seen == ["before", "after"]
+    assert [r.system for r in model.requests] == ["It is before.", *["It is after."] * 2]
+    assert [r.context.project_id for r in model.requests if r.context] == ["before", "after", "after"]
 
 
 async def test_what_came_too_late_still_waits() -> None:

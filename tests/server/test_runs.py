@@ -8,14 +8,14 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from playhead import AgentLoop, LLMRequest, LLMResult
+from playhead import AgentLoop, LLMRequest, LLMResult, ToolRegistry, tool
 from playhead.config import Settings
 from playhead.events import EmitDelta
 from playhead.server import ServerOptions
 from playhead.session.sessions import Sessions
 from playhead.testing import FakeProvider, openai_calls, openai_sse, openai_text, reply_json
 from playhead.tools.builtin import default_registry
-from playhead.types import AssistantMessage
+from playhead.types import AssistantMessage, ToolCall
 from tests.server.support import CANARY, STREAM, HeldModel, all_frames, ask, frames, served, settings
 
 pytestmark = pytest.mark.anyio
@@ -302,3 +302,75 @@ async def test_a_run_without_streaming_is_recorded_all_the_same(tmp_path: Path) 
     assert events[-1][1]["result"]["text"] == "done"
     (result,) = [data["result"] for kind, data in events if kind == "tool_result"]
     assert "nope" in result["error"]
+
+
+class Asker:
+    """A model that waits for `go`, calls a tool, and says that it is done."""
+
+    provider = model = "asker"
+
+    def __init__(self, *calls: ToolCall) -> None:
+        self.calls = calls
+        self.called = asyncio.Event()
+        self.go = asyncio.Event()
+        self.seen: list[str | None] = []
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        self.seen.append(request.context.project_id if request.context else None)
+        self.called.set()
+        await self.go.wait()
+        if len(self.seen) == 1:
+            return LLMResult(AssistantMessage("", self.calls), "tool_calls")
+        return LLMResult(AssistantMessage("Done."))
+
+
+async def test_the_next_step_is_shown_what_is_open_by_then(tmp_path: Path) -> None:
+    """Issue 7, 2: also by a message that steers the run; where none is at work it is said."""
+    model = Asker(ToolCall("c", "echo_context", {}))
+    registry = default_registry(mock=True)
+    async with served(llm=model, settings=settings(tmp_path), registry=registry) as client:
+        body = {"message": "Hello", "context": {"projectId": "one"}}
+        now = {"context": {"projectId": "two", "playbackTimeMs": 5}}
+        assert await ask(client, "PUT", f"{THREAD}/context", json=now) == (200, {"taken": False})
+        reading = asyncio.create_task(all_frames(client, "POST", RUNS, json=body))
+        await model.called.wait()
+        assert await ask(client, "PUT", f"{THREAD}/context", json=now) == (200, {"taken": True})
+        other = THREAD.replace("t1", "t2")
+        assert await ask(client, "PUT", f"{other}/context", json=now) == (200, {"taken": False})
+        model.go.set()
+        events = await reading
+        assert model.seen == ["one", "two"]
+        (result,) = [data["result"] for kind, data in events if kind == "tool_result"]
+        assert (result["result"]["projectId"], result["result"]["playbackTimeMs"]) == ("two", 5)
+        for bad in ({"context": None}, {"context": {"playbackTimeMs": "x"}}, {}):
+            assert (await ask(client, "PUT", f"{THREAD}/context", json=bad))[0] == 400
+
+        model.seen, model.called, model.go = [], asyncio.Event(), asyncio.Event()
+        reading = asyncio.create_task(all_frames(client, "POST", RUNS, json=body))
+        await model.called.wait()
+        steer = {"message": "And?", "policy": "steer", "context": {"projectId": "three"}}
+        assert (await ask(client, "POST", RUNS, json=steer))[0] == 202
+        model.go.set()
+        await reading
+        assert model.seen == ["one", "three"]
+
+
+async def test_an_answer_brings_what_is_open_by_then(tmp_path: Path) -> None:
+    """Issue 7, 2: or else the run goes on with what was open before."""
+
+    @tool(client=True)
+    async def look() -> str:
+        """Look."""
+        return ""
+
+    for more, expected in (({}, "one"), ({"context": {"projectId": "two"}}, "two")):
+        model = Asker(ToolCall("c", "look", {}))
+        model.go.set()
+        home = settings(tmp_path / expected)
+        async with served(llm=model, settings=home, registry=ToolRegistry([look])) as client:
+            body = {"message": "Hello", "context": {"projectId": "one"}}
+            await all_frames(client, "POST", RUNS, json=body)
+            (waits,) = (await ask(client, "GET", THREAD))[1]["pending"]
+            answer = {"callId": "c", "argsHash": waits["argsHash"], "result": "seen", **more}
+            await all_frames(client, "POST", f"/api/agent/runs/{waits['runId']}/tool-results", json=answer)
+            assert model.seen == ["one", expected]

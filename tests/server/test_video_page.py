@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
+from playhead.events import EmitDelta
 from playhead.testing import ScriptedLLM
+from playhead.types import AssistantMessage, LLMRequest, LLMResult, ToolCall
 from tests.server.browsing import page_of, say, tabs_of
 from tests.server.support import SAMPLE, SPOKEN, HeldModel, address, ask, served, settings, speech_endpoint
 from tests.server.videos import now, video_page, violations
@@ -331,3 +333,40 @@ async def test_36_on_a_phone_the_conversation_is_a_sheet_below_the_video(
             await expect(page.locator("body")).to_have_class("" if closed else "asking")
             await page.wait_for_function(STILL)
         assert await page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+class Patient:
+    """A model that waits before it searches, and before it moves the playhead."""
+
+    provider = model = "patient"
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.requests: list[LLMRequest] = []
+
+    async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
+        self.requests.append(request)
+        step = len(self.requests)
+        await self.go.wait()
+        calls = {
+            1: ToolCall("a", "search_transcript", {"query": "ask"}),
+            2: ToolCall("b", "seek", {"seconds": 8}),
+        }
+        if step in calls:
+            return LLMResult(AssistantMessage("", [calls[step]]), "tool_calls")
+        return LLMResult(AssistantMessage("Done."))
+
+
+async def test_what_is_open_is_fresh_at_every_step(browser: Browser, tmp_path: Path) -> None:
+    """Issue 7, 2: what a person does while a run is at work is known to its next step, and where the player
+    is after the run has moved it to the step after that."""
+    llm = Patient()
+    async with video_page(browser, tmp_path, llm=llm) as (page, _):
+        await page.evaluate("chat.send('go')")
+        await page.wait_for_function("() => chat.status.state === 'running'")
+        async with page.expect_request("**/context") as told:
+            await page.evaluate("player.currentTime = 5")
+        await (await told.value).response()
+        llm.go.set()
+        await expect(page.locator(".assistant")).to_have_text("Done.")
+        assert [r.context.playback_time_ms for r in llm.requests if r.context] == [0, 5_000, 8_000]

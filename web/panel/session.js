@@ -166,7 +166,7 @@ export class Session {
   async decide({ id, name, ask }, said, always = false) {
     if (always) this.allow(name, true);
     this.taken.add(id);
-    const body = { callId: id, argsHash: ask.argsHash, ...said };
+    const body = { callId: id, argsHash: ask.argsHash, context: this.host.context(), ...said };
     try {
       this.mine.add((await this.connection.post(this.runUrl(ask.runId, "tool-results"), body)).runId);
     } catch (error) {

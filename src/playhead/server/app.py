@@ -42,6 +42,8 @@ from playhead.server.routes import Endpoint, starlette_routes
 from playhead.server.wire import (
     ChatBody,
     ChatReply,
+    ContextBody,
+    ContextTaken,
     EditBody,
     ForkBody,
     Forked,
@@ -179,6 +181,14 @@ def _agent_endpoints() -> Sequence[Endpoint]:
         ),
         Endpoint("GET", thread, runs.read_thread, reply=ThreadView, errors=[400]),
         Endpoint("DELETE", thread, runs.delete_thread, status=204, errors=[400]),
+        Endpoint(
+            "PUT",
+            f"{thread}/context",
+            runs.update_context,
+            body=ContextBody,
+            reply=ContextTaken,
+            errors=[400, 413],
+        ),
         *_branch_endpoints(thread),
         Endpoint("GET", f"{thread}/events", runs.thread_events, events=Event, query=after, errors=[400]),
         Endpoint("GET", f"{run}/events", runs.run_events, events=Event, query=after, errors=[400, 404]),

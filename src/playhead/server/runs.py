@@ -14,6 +14,8 @@ from playhead.server.parts import Parts, parts_of
 from playhead.server.streams import EventStream, wants_events
 from playhead.server.threads import view_of
 from playhead.server.wire import (
+    ContextBody,
+    ContextTaken,
     NewMessage,
     RunBody,
     RunStarted,
@@ -110,6 +112,18 @@ async def answer_call(request: Request) -> Response:
     run_id = request.path_params["run_id"]
     handle = await parts.sessions.answer(run_id, call_id, args_hash=args_hash, **given)
     return await started(request, parts, handle.run_id)
+
+
+async def update_context(request: Request) -> Response:
+    """Show a run that is at work what is open now: its next step and its next tool calls have it.
+
+    Each message brings its own, and so does an answer to a call. Nothing of it is kept, and a run of
+    another process is not told.
+    """
+    parts = parts_of(request)
+    body = await read_json(request, ContextBody, parts.options.max_body)
+    taken = await parts.sessions.update_context(thread_id_of(request), body.context)
+    return Response(dump(ContextTaken(taken)), media_type="application/json")
 
 
 def said_in(message: str | NewMessage) -> NewMessage:

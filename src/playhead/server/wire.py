@@ -166,7 +166,10 @@ class ThreadUsage(Struct, frozen=True):
 
 
 class ToolAnswer(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The answer to a call that waits, once: an approval or a denial, or what the client's tool gave."""
+    """The answer to a call that waits, once: an approval or a denial, or what the client's tool gave.
+
+    The run goes on with `context`, or with that of the run that paused.
+    """
 
     call_id: str
     args_hash: str
@@ -175,6 +178,19 @@ class ToolAnswer(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     reason: str | UnsetType = UNSET
     result: Any = UNSET
     error: str | UnsetType = UNSET
+    context: AgentContext | UnsetType = UNSET
+
+
+class ContextBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is open on the page now."""
+
+    context: AgentContext
+
+
+class ContextTaken(Struct, frozen=True):
+    """Whether a run was at work that is shown it from its next step on."""
+
+    taken: bool
 
 
 class Health(Struct, frozen=True):

@@ -280,6 +280,8 @@ class Lines:
         for run in absorbed:
             run.place(active.run_id)
             run.absorbed_by = active
+            if run.context.value is not None:
+                active.context.value = run.context.value
             self._leave(run)
             active.result.add_done_callback(pass_on(run.result))
         return [run.row.message for run in absorbed if run.row.message is not None]

@@ -244,6 +244,13 @@ class Opened:
                 return row
         raise coded("not_found", f"Nothing was asked in the thread {thread.thread_id!r} yet.")
 
+    def update_context(self, thread: Thread, context: Any) -> bool:
+        """Give another context to the run of a thread that is at work here. False: there is none."""
+        at_work = [run for run in self.lines.runs.values() if run.thread == thread and run.task is not None]
+        for run in at_work:
+            run.context.value = context
+        return bool(at_work)
+
     async def anew(self, thread: Thread, row: TurnRow, said: UserMessage, context: Any) -> LiveRun | RunRow:
         """Begin a run in place of a message and of all after it. Raises `StoreError`."""
         if any([not await self.settled(run) for run in await self.ledger.runs(thread)]):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from playhead.events import RunEnd
 from playhead.ids import now_ms
+from playhead.port import LiveContext
 from playhead.session.port import StoredPort
 from playhead.storage.base import TurnRow
 from playhead.storage.ledger import Enlist, RunRow, Thread, coded, deleted, thread_of
@@ -45,7 +46,7 @@ class LiveRun:
     def __init__(self, row: RunRow, context: Any) -> None:
         self.row = row
         self.thread: Thread = thread_of(row)
-        self.context = context
+        self.context = LiveContext(context)
         self.handle = handle_of(row)
         self.cancel = asyncio.Event()
         self.port: StoredPort | None = None

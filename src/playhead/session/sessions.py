@@ -178,6 +178,13 @@ class Sessions(Reading):
         run = replace(run, turn_id=row.turn_id, answers=(answer,))
         return _handle(await opened.accept(run, given_context))
 
+    async def update_context(self, thread_id: str, context: Any, *, tenant: str | None = None) -> bool:
+        """Give another context to the run of a thread that is at work; its next step and call have it.
+
+        False where no run is at work in this process: what is said next brings its own.
+        """
+        return (await self._opened()).update_context(named(thread_id, tenant), context)
+
     async def waiting(self, run_id: str, *, tenant: str | None = None) -> Sequence[PendingCall]:
         """Return the calls of a run's turn that wait for an answer, with what an answer must name."""
         opened = await self._opened()

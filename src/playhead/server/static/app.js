@@ -2,6 +2,7 @@
 
 import { fail } from "./bin.js";
 import { clientTools, currentThread, keepThread, loadMedia, pageContext, setUpMedia } from "./media.js";
+import { keepFresh } from "./fresh.js";
 import { openSheet, setUpSheet } from "./sheet.js";
 
 let thread = currentThread();
@@ -16,6 +17,7 @@ panel.addEventListener("playhead-status", ({ detail }) => {
   keepThread(thread).catch((error) => fail(error.message));
 });
 setUpSheet(panel);
+keepFresh(panel);
 document.addEventListener("ask", ({ detail }) => {
   openSheet();
   panel.send(detail);
