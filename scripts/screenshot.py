@@ -51,8 +51,8 @@ def pictures(chromium: Browser, address: str) -> Iterator[tuple[str, Page]]:
     dark.locator("#query").fill("country")
     yield "dark", dark
     phone = opened(chromium, address, PHONE, "light")
-    heard(phone)
     phone.locator("#sheet-open").click()
+    heard(phone)
     yield "phone", phone
 
 
