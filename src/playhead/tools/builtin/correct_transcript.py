@@ -1,5 +1,6 @@
 """A tool that corrects what was misheard. Each turn that used it can be taken back as one."""
 
+import asyncio
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -75,7 +76,7 @@ def correct_transcript(library: Library, writer: TranscriptWriter) -> ToolDefini
         transcript = await writer.known(asset.id)
         if transcript is None:
             raise ToolError(f"{asset.name!r} is not transcribed yet: call transcribe_video first.")
-        texts = _corrected(transcript.segments, corrections)
+        texts = await asyncio.to_thread(_corrected, transcript.segments, corrections)
         lines = [(transcript.segments[number], text) for number, text in texts.items()]
         change = context.turn_id or context.idempotency_key or new_id()
         await writer.rewrite(asset.id, lines, change=change)
