@@ -48,9 +48,10 @@ class Teller:
 
 
 class CallIds:
-    """The ids of a turn's calls, each of one call: some servers count anew in every response.
+    """The ids of calls, each of one call: some servers count anew in every response.
 
-    An id that came before in the turn gets a new one, the same in all that tells of the call.
+    An id that the history has, or that came before in the turn, gets a new one, the same in all that tells
+    of the call.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class CallIds:
         return replace(message, tool_calls=calls)
 
     def took(self, calls: Iterable[ToolCall]) -> None:
-        """These are calls of the turn."""
+        """These were called."""
         self._used.update(call.id for call in calls)
 
 

@@ -192,10 +192,9 @@ class _Run:
         self.messages = list(await self.port.history())
         if not self.port.quiet:
             await self.tell("start", RunStart(turn_id=self.port.turn_id))
-        if self.port.answers:
-            # An earlier run of the turn made calls; all that there are cost no more than to look for them.
-            asked = (m.tool_calls for m in self.messages if isinstance(m, AssistantMessage))
-            self.deltas.call_ids.took(chain.from_iterable(asked))
+        # Who shows a conversation knows a call by its id.
+        asked = (m.tool_calls for m in self.messages if isinstance(m, AssistantMessage))
+        self.deltas.call_ids.took(chain.from_iterable(asked))
         answered = await self.answers.to_open(self.messages)
         if answered is not None:
             ended = await self.after(answered)

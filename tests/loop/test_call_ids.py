@@ -1,10 +1,20 @@
-"""Ids of calls: each is of one call of its turn, whatever the server counts. Q034, Q035."""
+"""Ids of calls: each is of one call, whatever the server counts. Q034, Q035."""
 
 from typing import Any
 
 import pytest
 
-from playhead import AgentLoop, AssistantMessage, CallAnswer, Event, LLMRequest, LLMResult, ToolCall, tool
+from playhead import (
+    AgentLoop,
+    AssistantMessage,
+    CallAnswer,
+    Event,
+    LLMRequest,
+    LLMResult,
+    ToolCall,
+    UserMessage,
+    tool,
+)
 from playhead.events import EmitDelta, ToolCallDelta, ToolCallEvent, ToolCallStart, ToolResultEvent
 from playhead.testing import FakeProvider, openai_text, sse, stream
 from tests.loop.support import Scripted, add, assert_pairs, loop_on, text
@@ -111,3 +121,14 @@ async def test_what_belongs_to_a_call_goes_back_with_it_whatever_its_id_is_now()
         sent = [m["tool_calls"][0] for m in server.requests[-1].json["messages"] if m.get("tool_calls")]
     assert [call["extra_content"] for call in sent] == ["S1", "S2"]
     assert len({call["id"] for call in sent}) == 2
+
+
+async def test_a_call_id_of_an_earlier_turn_gets_a_new_one() -> None:
+    """Q034: whoever shows the conversation knows a call by its id, and has the turns before in sight."""
+    loop = AgentLoop(Scripted(counted(1, name="add"), text(), counted(2, name="add"), text()), tools=[add])
+    first = await loop.run("go")
+    second = await loop.run([UserMessage("go"), *first.messages, UserMessage("again")])
+    (before,), (after,) = ids_of(first.messages), ids_of(second.messages)
+    assert before == "call_0"
+    assert after != before
+    assert_pairs(second.messages)

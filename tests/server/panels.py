@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from playhead import LLMRequest, LLMResult, ToolRegistry, tool
+from playhead import AgentLLM, LLMRequest, LLMResult, ToolRegistry, tool
 from playhead.events import EmitDelta, TextDelta
 from playhead.server import create_app
 from playhead.types import AssistantMessage, ToolCall, ToolContext, Usage, UserMessage
@@ -152,6 +152,11 @@ def tools_of(stage: Callable[[], Stage]) -> ToolRegistry:
         lines = [{"start": n * 2.0, "end": n * 2.0 + 2, "text": f"line {n}"} for n in range(3)]
         return {"assetId": "a1", "assetName": "film.mp4", "segments": lines}
 
+    @tool
+    async def parts() -> dict[str, Any]:
+        """What looks like a transcript and is none."""
+        return {"segments": ["intro", None, {"start": "now", "text": 5}]}
+
     @tool(replay="safe", background=0.01)
     async def long_work() -> str:
         """Outlast the run."""
@@ -163,11 +168,13 @@ def tools_of(stage: Callable[[], Stage]) -> ToolRegistry:
         """Move the player."""
         raise AssertionError("the page does it")
 
-    return ToolRegistry([publish_video, measure, break_it, list_all, transcript, long_work, seek_player])
+    return ToolRegistry(
+        [publish_video, measure, break_it, list_all, transcript, parts, long_work, seek_player]
+    )
 
 
 @asynccontextmanager
-async def staged(home: Path, **parts: Any) -> AsyncIterator[Stage]:
+async def staged(home: Path, model: AgentLLM | None = None, **parts: Any) -> AsyncIterator[Stage]:
     """Serve a `Stage`."""
 
     def answer(content: str, kind: str, **headers: str) -> Callable[[Request], Awaitable[Response]]:
@@ -184,7 +191,9 @@ async def staged(home: Path, **parts: Any) -> AsyncIterator[Stage]:
     policy = {"Content-Security-Policy": POLICY}
     stages: list[Stage] = []
     puppet = Puppet()
-    app = create_app(llm=puppet, registry=tools_of(lambda: stages[0]), settings=settings(home), **parts)
+    app = create_app(
+        llm=model or puppet, registry=tools_of(lambda: stages[0]), settings=settings(home), **parts
+    )
     app.router.routes[:0] = [
         Route("/host", answer(HTML.format(panels=one), "text/html", **policy)),
         Route("/two", answer(HTML.format(panels=two), "text/html", **policy)),

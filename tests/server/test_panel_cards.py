@@ -8,6 +8,8 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from playhead.events import EmitDelta, ToolCallDelta, ToolCallStart
+from playhead.testing import ScriptedLLM
+from playhead.types import ToolCall
 from tests.server.browsing import say, texts
 from tests.server.panels import Stage, staged
 
@@ -83,6 +85,34 @@ async def test_12_arguments_are_seen_as_they_are_written(browser: Browser, tmp_p
             await card.locator(".args summary").click()
             await expect(card.locator("pre")).to_contain_text('"title": "Ask <b>not</b>"')
             await expect(card.locator("pre")).not_to_contain_text("sk-canary")
+
+
+async def test_13_a_result_that_looks_like_a_transcript_is_shown_as_it_is(
+    stage: Stage, browser: Browser
+) -> None:
+    """Segments of a tool may be anything."""
+    stage.puppet.plays["parts"] = [[("parts", {})], "There."]
+    async with stage.page(browser) as page:
+        await say(page, "parts")
+        await expect(page.locator(".result")).to_contain_text('"intro"')
+        await expect(page.locator(".result")).to_contain_text('"now"')
+
+
+async def test_11_a_provider_that_counts_its_calls_anew_has_a_card_for_each(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Q034: in each response of each turn, also after a reload."""
+    calls = [[ToolCall("call_0", "list_all", {"count": n})] for n in (1, 2, 3)]
+    llm = ScriptedLLM(calls[0], calls[1], "First.", calls[2], "Second.")
+    async with staged(tmp_path, model=llm) as stage, stage.page(browser) as page:
+        for text in ("First.", "Second."):
+            await say(page, "go")
+            await expect(page.locator(".assistant").last).to_have_text(text)
+        for _ in range(2):
+            await expect(page.locator(".tool .result")).to_have_text(
+                [re.compile(rf"^\D*{'.*'.join(map(str, range(n)))}\D*$", re.DOTALL) for n in (1, 2, 3)]
+            )
+            await page.reload()
 
 
 async def test_13_a_long_result_is_cut_and_can_be_seen_whole(stage: Stage, browser: Browser) -> None:

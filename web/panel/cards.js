@@ -141,7 +141,7 @@ export class ToolCard {
     const { t } = this.host;
     this.over = true;
     if (state === "stopped" && error === null) return;
-    if (error === null && Array.isArray(result?.segments)) return void this.outcome.append(...this.transcript(result));
+    if (error === null && isTranscript(result)) return void this.outcome.append(...this.transcript(result));
     const text = masked(error ?? (typeof result === "string" ? result : result === null ? "" : plain(result)));
     if (!text) return;
     const body = element("div", { className: "result", role: "group", ariaLabel: t("result"), tabIndex: 0 });
@@ -177,6 +177,9 @@ export class ToolCard {
     return timeButton(this.host.t, element("span", { className: "at" }, clock(start)), times, ` ${text.trim()}`);
   }
 }
+
+const isTranscript = (result) =>
+  Array.isArray(result?.segments) && result.segments.every((one) => one?.start >= 0 && typeof one.text === "string");
 
 function object(text) {
   const value = JSON.parse(text);
