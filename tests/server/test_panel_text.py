@@ -172,6 +172,32 @@ async def test_22_markdown_as_it_is_known(stage: Stage, browser: Browser) -> Non
         assert await page.evaluate("navigator.clipboard.readText()") == 'print("0:42")\n'
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">" * 6_000 + " quoted",
+        "".join("  " * depth + "- item\n" for depth in range(600)),
+        "_a" * 15_000,
+        "[" * 20_000 + "](x)" * 5_000,
+    ],
+    ids=["quotes", "lists", "emphasis", "links"],
+)
+async def test_23_a_text_that_no_parser_is_made_for_breaks_nothing(
+    text: str, stage: Stage, browser: Browser
+) -> None:
+    """It is shown as it is written, also while it is, and the conversation goes on, also after a reload."""
+    stage.puppet.plays["odd"] = [f"{text}\n\nlast words"]
+    async with stage.page(browser) as page:
+        await say(page, "odd")
+        await expect(page.locator(".assistant")).to_contain_text("last words")
+        await expect(page.locator("#stop")).to_be_hidden()
+        await say(page, "and then?")
+        await expect(page.locator(".assistant").last).to_have_text("You said: and then?")
+        await page.reload()
+        await expect(page.locator(".assistant").last).to_have_text("You said: and then?")
+        await expect(page.locator(".assistant").first).to_contain_text("last words")
+
+
 async def test_23_24_a_hostile_model_writes_text(stage: Stage, browser: Browser) -> None:
     """Scripts, handlers, addresses that run, clobbering names, remote pictures: none of it, at any moment.
 

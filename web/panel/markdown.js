@@ -18,8 +18,7 @@ const CLEAN = {
   ALLOW_ARIA_ATTR: false,
 };
 
-const escape = (text) =>
-  text.replace(/[&<>"']/g, (one) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" })[one]);
+const escape = (text) => element("p", {}, text).innerHTML.replaceAll('"', "&quot;");
 
 // Markup of a model is text; but for the line breaks that tables have no other way for.
 const marked = new Marked({
@@ -38,6 +37,7 @@ const AT = String.raw`(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d(?:\.\d{1,3})?)`;
 const TIME = new RegExp(String.raw`(?<![\d:.,/-])\[?${AT}(?:\s*(?:-|–|—|to)\s*${AT})?(?:\]|(?![\d:/]|\s?[ap]\.?m\b))`, "gi");
 // What begins a block and is not one yet: a lone marker, or a line under a text.
 const HALF_LINE = /(?:^|\n)[ \t]*(?:#{1,6}|[-*+]|\d+[.)]?|`{1,3}|~{1,3}|>|-{2,}|={1,}|\|[^\n]*)[ \t]*$/;
+const ENDLESS = /[^\n]{10000}/;
 const REFERENCES = /^ {0,3}\[[^\]]+\]:/m;
 
 export class Markdown {
@@ -49,8 +49,19 @@ export class Markdown {
     this.last = [];
   }
 
+  // What is nested too deeply, or has lines that take too long, is shown as it is written.
   show(given, whole) {
     const text = given.replace(/\r\n?/g, "\n");
+    try {
+      if (ENDLESS.test(text)) throw new RangeError();
+      this.render(text, whole);
+    } catch {
+      this.restart();
+      this.put([element("pre", {}, text)], false);
+    }
+  }
+
+  render(text, whole) {
     if (!text.startsWith(this.text.slice(0, this.parsed)) || (whole && REFERENCES.test(text))) this.restart();
     this.text = text;
     const tokens = marked.lexer(text.slice(this.parsed));
