@@ -76,6 +76,23 @@ async def test_07_a_draft_outlives_a_reload(stage: Stage, browser: Browser) -> N
         await expect(texts(page)).to_have_count(0)
 
 
+@pytest.mark.parametrize("fault", ["throw new Error('broken host')", "const a = {}; a.broken = a; return a"])
+async def test_07_a_context_that_cannot_be_sent_loses_nothing(
+    fault: str, stage: Stage, browser: Browser
+) -> None:
+    """A host may have a bug: what was written stays, and it is said."""
+    async with stage.page(browser) as page:
+        await page.evaluate(f"void (panel.context = () => {{ {fault} }})")
+        await page.evaluate("addEventListener('error', (event) => event.preventDefault())")
+        await say(page, "keep me")
+        await expect(page.locator("#chat-error")).to_contain_text("broken")
+        await expect(page.locator("#message")).to_have_value("keep me")
+        await expect(texts(page)).to_have_count(0)
+        await page.evaluate("void (panel.context = { projectId: 'p' })")
+        await page.click("#send")
+        await expect(texts(page)).to_have_text(["keep me", "You said: keep me"])
+
+
 async def test_08_what_is_sent_meanwhile_waits_in_sight(stage: Stage, browser: Browser) -> None:
     stage.puppet.plays["busy"] = [held(stage, "Busy", " no more")]
     stage.go.clear()

@@ -68,10 +68,9 @@ export class Composer {
     const text = this.input.value.trim();
     if (!text && this.items.length === 0) return;
     const more = this.items.map((item) => ({ type: "text", text: ATTACHED + described(item) }));
-    const attached = this.items;
+    this.host.send(more.length ? [{ type: "text", text }, ...more].filter((part) => part.text) : text, this.items, policy);
     this.input.value = "";
     this.put([]);
-    this.host.send(more.length ? [{ type: "text", text }, ...more].filter((part) => part.text) : text, attached, policy);
     this.input.focus();
   }
 

@@ -24,7 +24,7 @@ export async function answer(response) {
   if (ok && body) return body;
   if (status === 401 || (ok && html)) throw new Refusal(body?.error ?? "", { status, code: "login" });
   const text = body?.error ?? `The server answered ${status}.`;
-  // An answer may break off. A server that is away or stopping comes back, and a gateway may speak for it.
+  // A server that is away or stopping comes back, and a gateway may speak for it.
   const passing = ok || status === 503 || (status >= 500 && !body?.code);
   const code = body?.code ?? (status === 403 ? "forbidden" : "");
   throw passing ? new Error(text) : new Refusal(text, { status, code });

@@ -151,7 +151,14 @@ export class PlayheadPanel extends HTMLElement {
     return {
       t: this.t,
       session: () => this.#session,
-      send: (...said) => this.#send(...said),
+      send: (...said) => {
+        try {
+          this.#send(...said);
+        } catch (error) {
+          this.#fail(error); // of the host's context
+          throw error;
+        }
+      },
       stop: (runId) => this.#session.stop(runId),
       edit: (id, text) => this.#session.edit(id, text),
       editLast: () => this.view.editLast(),
@@ -310,7 +317,7 @@ export class PlayheadPanel extends HTMLElement {
 
   #contextOf(attached) {
     const context = (typeof this.context === "function" ? this.context() : this.context) ?? {};
-    return attached?.length ? { ...context, attachments: attached } : context;
+    return JSON.parse(JSON.stringify(attached?.length ? { ...context, attachments: attached } : context));
   }
 
   async #usage() {

@@ -1,5 +1,5 @@
 // Markdown, shown while it is written: parse, sanitise, insert, in that order. What is finished is parsed
-// once; of the last block only what changed is touched: a selection in it stays, and nothing flickers.
+// once; of the last block only what changed is touched, so that a selection in it stays.
 
 import { Marked } from "./vendor/marked-18.2.1/marked.esm.js";
 import DOMPurify from "./vendor/dompurify-3.5.0/purify.es.mjs";
@@ -105,7 +105,7 @@ export class Markdown {
   }
 }
 
-// Make `old` what `node` is, with as little change as can be; return what stands there now.
+// Make `old` what `node` is, with little change; return what stands there.
 function become(old, node) {
   if (old.nodeName !== node.nodeName || old.className !== node.className || old.nodeName === "BUTTON") {
     if (old.isEqualNode(node)) return old;

@@ -43,7 +43,7 @@ export class Session {
       .catch((error) => this.host.line("refused", error));
   }
 
-  // Where the stream breaks it goes on: what came is known by its ids, so nothing is lost and nothing doubled.
+  // Where the stream breaks it goes on; what came is known by its ids.
   async listen(signal, heard) {
     const view = await this.connection.read(this.url(), signal);
     if (this.after === null || !continues(this.state, view)) {
@@ -165,8 +165,8 @@ export class Session {
 
   async decide({ id, name, ask }, said, always = false) {
     if (always) this.allow(name, true);
-    this.taken.add(id);
     const body = { callId: id, argsHash: ask.argsHash, context: this.host.context(), ...said };
+    this.taken.add(id);
     try {
       this.mine.add((await this.connection.post(this.runUrl(ask.runId, "tool-results"), body)).runId);
     } catch (error) {
@@ -191,7 +191,7 @@ export class Session {
     }
   }
 
-  // A tool of the page. Of several tabs, the one that asked executes it, or one that is looked at.
+  // Of several tabs, the one that asked executes it, or one that is looked at.
   async execute(tool) {
     const run = this.host.clientTools()[tool.name];
     if (!run || (!this.mine.has(tool.ask.runId) && document.hidden)) return;
