@@ -31,19 +31,10 @@ class LineEdit(msgspec.Struct, frozen=True, rename="camel"):
         return self.start_ms, self.end_ms, self.said
 
 
-class ChangedLine(msgspec.Struct, frozen=True, rename="camel"):
-    """A line as a change found it, `before`, and as it left it, `text`; named as `LineEdit` is."""
+class ChangedLine(LineEdit, frozen=True, rename="camel"):
+    """A line as a change left it, and what it was `before`."""
 
-    start_ms: int
-    end_ms: int
-    said: str
     before: str
-    text: str
-
-    @property
-    def line(self) -> Line:
-        """What names the line."""
-        return self.start_ms, self.end_ms, self.said
 
 
 class Change(msgspec.Struct, frozen=True, rename="camel"):
@@ -113,7 +104,7 @@ def changed_lines(
         mine = lines.pop(edit.line, None)
         before = mine.before if mine is not None and mine.text == now else now
         if edit.text != before:
-            lines[edit.line] = ChangedLine(*edit.line, before, edit.text)
+            lines[edit.line] = ChangedLine(*edit.line, edit.text, before)
     return sorted(lines.values(), key=lambda line: line.line)
 
 
