@@ -1,11 +1,13 @@
 """Another answer, another question, a copy; what it cost; a text to keep; and to have it gone."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.server.browsing import say, texts
 from tests.server.panels import Stage, staged
@@ -169,3 +171,38 @@ async def test_the_routes_of_branches(stage: Stage) -> None:
     assert (status, len(usage["steps"])) == (200, 5)
     assert usage["steps"][-1]["messageId"] == view["messages"][1]["id"]
     assert usage["steps"][-1]["usage"]["inputTokens"] == 1_000
+
+
+async def test_10_a_message_that_is_replaced_before_its_answer_is_known_waits_no_more(
+    stage: Stage, browser: Browser
+) -> None:
+    """Somebody else edits an earlier message while the line is away: what was sent meanwhile is over."""
+    async with stage.page(browser) as page:
+        held = asyncio.Event()
+
+        async def late(route: Route) -> None:
+            answer = await route.fetch()
+            await held.wait()
+            await route.fulfill(response=answer)
+
+        await say(page, "first")
+        await expect(page.locator(".assistant")).to_have_count(1)
+        await page.route("**/events*", lambda route: route.abort())
+        await page.route("**/runs", late)
+        await page.evaluate("panel.connection.again()")
+        await expect(page.locator("#status")).to_contain_text("Connection lost")
+        await say(page, "meanwhile")
+        path = f"/api/agent/threads/{await page.evaluate('panel.thread')}"
+        view: dict[str, Any] = {}
+        while len(view.get("messages", ())) < 4 or "activeRun" in view:
+            _, view = await ask(stage.client, "GET", path)
+        edit = {"messageId": view["messages"][0]["id"], "message": {"content": "other"}}
+        assert (await ask(stage.client, "POST", f"{path}/edit", json=edit))[0] == 202
+        while [m["content"] for m in view["messages"]] != ["other", "You said: other"] or "activeRun" in view:
+            _, view = await ask(stage.client, "GET", path)
+        await page.unroute("**/events*")
+        await page.evaluate("panel.connection.again()")
+        await expect(texts(page).first).to_have_text("other")
+        held.set()
+        await expect(texts(page)).to_have_text(["other", "You said: other"])
+        await expect(page.locator(".queue .user")).to_have_count(0)

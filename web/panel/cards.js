@@ -5,9 +5,6 @@ import { withTimes } from "./markdown.js";
 import { isOpen } from "./reducer.js";
 
 const LONGEST = 600;
-const SIGNS = {
-  writing: "edit", running: "run", waiting: "hand", done: "check", failed: "cross", denied: "bar", stopped: "stop", unfinished: "bar",
-};
 const SECRET = /(?:api.?key|token|secret|password|passwd|authorization|cookie|credential)/i;
 const SECRET_TEXT = /\b(?:sk|pk|ghp|gho|xox[abp]|AKIA|AIza|Bearer)[-_ ]?[A-Za-z0-9_\-.]{12,}/g;
 const HIDDEN = "••••••";
@@ -69,7 +66,7 @@ export class ToolCard {
     const { t } = this.host;
     const waits = { approval: "waitsApproval", client: "waitsClient" }[ask?.kind];
     this.state.textContent = t(state === "waiting" && waits ? waits : state);
-    this.sign.replaceChildren(icon(SIGNS[state]));
+    this.sign.replaceChildren(icon(state));
   }
 
   showArgs({ args, argsText }) {

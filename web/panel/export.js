@@ -4,11 +4,10 @@ import { titleOf } from "./cards.js";
 import { textOf } from "./reducer.js";
 
 export function toJson(id, { items, versions }) {
-  return JSON.stringify({ thread: id, exportedAt: new Date().toISOString(), items: items.map(public_), versions }, null, 2);
+  return JSON.stringify({ thread: id, exportedAt: new Date().toISOString(), items: items.map(lasting), versions }, null, 2);
 }
 
-const HIDDEN = new Set(["place", "length", "whole", "ask", "progress", "argsText", "replaced"]);
-const public_ = (item) => Object.fromEntries(Object.entries(item).filter(([name]) => !HIDDEN.has(name)));
+const lasting = ({ place, length, whole, ask, progress, argsText, replaced, ...item }) => item;
 
 export function toMarkdown({ items }, t) {
   const parts = [`# ${t("title")}`];

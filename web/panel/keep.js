@@ -1,16 +1,8 @@
-// What outlives a reload. A page in a sandbox may have no place for it: then nothing does.
-
-function place(name) {
-  try {
-    return window[name];
-  } catch {
-    return null;
-  }
-}
+// What outlives a reload. A page in a sandbox has no place for it, and a place may be full: then nothing does.
 
 export function recall(storage, key, otherwise = null) {
   try {
-    return JSON.parse(place(storage)?.getItem(key) ?? "null") ?? otherwise;
+    return JSON.parse(window[storage].getItem(key)) ?? otherwise;
   } catch {
     return otherwise;
   }
@@ -18,11 +10,9 @@ export function recall(storage, key, otherwise = null) {
 
 export function keep(storage, key, value) {
   try {
-    if (value?.length) place(storage)?.setItem(key, JSON.stringify(value));
-    else place(storage)?.removeItem(key);
-  } catch {
-    // It is full.
-  }
+    if (value?.length) window[storage].setItem(key, JSON.stringify(value));
+    else window[storage].removeItem(key);
+  } catch {}
 }
 
 // `crypto.randomUUID` is not there on a page that was not fetched safely.

@@ -18,7 +18,7 @@ const CLEAN = {
   ALLOW_ARIA_ATTR: false,
 };
 
-const escape = (text) => element("p", {}, text).innerHTML.replaceAll('"', "&quot;");
+const escape = (text) => new XMLSerializer().serializeToString(new Text(text)).replaceAll('"', "&quot;");
 
 // Markup of a model is text; but for the line breaks that tables have no other way for.
 const marked = new Marked({

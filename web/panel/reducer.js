@@ -22,7 +22,7 @@ export function reduce(state, action) {
 
 const STEPS = {
   load(draft, { view }) {
-    // What was sent from here and not heard of yet stays.
+    settle(draft, view);
     const { waiting, returned } = draft;
     Object.assign(draft, EMPTY, { items: [], waiting, returned });
     for (const message of view.messages) addMessage(draft, message);
@@ -38,7 +38,8 @@ const STEPS = {
   },
 
   // What an edit or a retry took out, here or elsewhere, is shown no more. What came since the view stays.
-  sync(draft, { view }) {
+  sync(draft, { view, settle: settled }) {
+    if (settled) settle(draft, view);
     const there = new Set(view.messages.map(({ id }) => id));
     const users = draft.items.filter(({ kind }) => kind === "user");
     const known = users.findLastIndex(({ id }) => there.has(id));
@@ -154,6 +155,12 @@ const STEPS = {
     endRun(draft, event);
   },
 };
+
+// What was sent from here and not heard of yet stays; what is over and not in the thread was replaced.
+function settle(draft, { activeRun, waiting = [] }) {
+  const open = [activeRun, ...waiting].map((run) => run?.runId);
+  draft.waiting = draft.waiting.filter(({ runId }) => !runId || open.includes(runId));
+}
 
 function addMessage(draft, message, at = Infinity) {
   const { role, id, content, source, timestamp } = message;

@@ -48,6 +48,7 @@ export class Session {
     const view = await this.connection.read(this.url(), signal);
     if (this.after === null || !continues(this.state, view)) {
       this.after = String(view.seq);
+      this.anewRead = true;
       this.apply({ type: "load", view });
     } else {
       this.apply({ type: "sync", view });
@@ -79,10 +80,10 @@ export class Session {
     this.answerAlone();
   }
 
-  async refresh() {
+  async refresh(settle) {
     const mine = ++this.refreshes;
     const view = await this.connection.read(this.url()).catch(() => null);
-    if (view && mine === this.refreshes) this.apply({ type: "sync", view });
+    if (view && mine === this.refreshes) this.apply({ type: "sync", view, settle });
     return view;
   }
 
@@ -94,6 +95,7 @@ export class Session {
 
   submit(body) {
     this.keepOutbox();
+    this.anewRead = false;
     this.mine.add(body.message.id);
     this.apply({ type: "wait", ...body });
     this.sending = this.sending.then(() => this.deliver(body)); // in the order in which they were written
@@ -106,14 +108,18 @@ export class Session {
   // With its id, a message is said once, however often it is sent.
   async deliver(body) {
     const { message } = body;
+    // It may be said already, or even be replaced.
+    const held = (more) =>
+      this.state.waiting.some(({ id }) => id === message.id) && this.apply({ type: "wait", message, ...more });
     try {
       const started = await this.connection.untilDone(
         (signal) => this.connection.post(this.url("/runs"), body, signal),
-        () => this.apply({ type: "wait", message, unsent: true }),
+        () => held({ unsent: true }),
       );
       if (!started) return; // the panel is gone; what is in the outbox is sent by the next one
       this.mine.add(started.runId);
-      this.apply({ type: "wait", message, runId: started.runId });
+      held({ runId: started.runId });
+      if (this.anewRead) this.refresh(true);
     } catch (error) {
       this.apply({ type: "withdraw", id: message.id });
       this.host.fail(error);

@@ -52,7 +52,7 @@ export class View {
       else this.items.insertBefore(row.node, place);
     });
     prune(this.rows, keys);
-    for (const row of this.rows.values()) row.versions?.(versionsOf(row.id, versions));
+    for (const row of this.rows.values()) row.versions?.(versions.filter(({ before }) => before === row.id));
     this.drawQueue(waiting, runs.length > 0);
     this.items.classList.toggle("busy", runs.length > 0);
     this.hint.hidden = items.length + waiting.length > 0;
@@ -111,9 +111,4 @@ function prune(rows, keys) {
     node.remove();
     rows.delete(key);
   }
-}
-
-const NONE = [];
-function versionsOf(id, versions) {
-  return versions.length ? versions.filter(({ before }) => before === id) : NONE;
 }
