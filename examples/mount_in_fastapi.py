@@ -10,9 +10,10 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from playhead import tool
 from playhead.server import Identity, ServerOptions, create_app
 
-PAGE = """<!doctype html><html lang="en"><title>My app</title>
+PAGE = """<!doctype html><html lang="en"><title>My app</title><style>body { margin: 0; height: 100dvh }</style>
 <script type="module" src="/agent/panel.js"></script>
 <playhead-panel server="/agent/" thread="help"></playhead-panel>"""
 users: dict[str, str] = {}  # by their sessions: what an app has already
@@ -23,7 +24,13 @@ async def identify(request: Request) -> Identity | None:
     return Identity(tenant="my-company", user=user) if user else None
 
 
-agent = create_app(options=ServerOptions(identify=identify))
+@tool(approval=True)  # the panel asks the user first, and shows what exactly would be done
+async def refund(order: str, amount: float) -> str:
+    """Pay money back for an order."""
+    return f"{amount:.2f} are paid back for the order {order}."
+
+
+agent = create_app(tools=[refund], options=ServerOptions(identify=identify))
 app = FastAPI(lifespan=lambda app: agent.router.lifespan_context(agent))  # runs end with it
 app.mount("/agent", agent)
 

@@ -11,7 +11,7 @@ from playhead.config import Settings
 from playhead.testing import FakeProvider, openai_sse
 from tests.media.build import picture
 from tests.server.browsing import page_of, say
-from tests.server.support import SAMPLE, SPOKEN, HeldModel, address, served, settings, speech_endpoint
+from tests.server.support import SAMPLE, SPOKEN, HeldModel, address, ask, served, settings, speech_endpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -107,14 +107,6 @@ async def test_errors_are_plain_text_and_nothing_is_lost(browser: Browser, tmp_p
         await expect(page.locator("#send")).to_be_visible()
 
 
-async def test_a_picture_is_not_promised_to_be_transcribed(browser: Browser, tmp_path: Path) -> None:
-    """R32: the library takes pictures; the player can do nothing with one, and says so."""
-    file = picture(tmp_path / "still.png")
-    async with served(settings=settings(tmp_path)) as client, page_of(browser, address(client)) as page:
-        await page.set_input_files("#file", file)
-        await expect(page.locator("#media-error")).to_contain_text("There is no sound in it")
-
-
 async def test_what_a_model_writes_is_text(browser: Browser, tmp_path: Path) -> None:
     """Markup of a model, a file's name or a message is shown, and never becomes part of the page."""
     evil = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -182,3 +174,39 @@ async def test_the_page_may_run_only_its_own_files(client: aiohttp.ClientSession
         )
         async with client.get(url) as response:
             assert response.content_type in ("text/javascript", "application/javascript")
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "said"),
+    [
+        ({"llm_provider": "mock"}, "mock", "a stand-in answers"),
+        ({}, "missing", "No model is set up yet"),
+        ({"base_url": "http://127.0.0.1:9"}, "ready", ""),
+    ],
+)
+async def test_the_page_says_who_answers(
+    given: dict[str, str], state: str, said: str, browser: Browser, tmp_path: Path
+) -> None:
+    """A newcomer is told that there is no model, before a stand-in answers what they ask."""
+    async with (
+        served(settings=settings(tmp_path, **given)) as client,
+        page_of(browser, address(client)) as page,
+    ):
+        assert (await ask(client, "GET", "/api/model"))[1]["state"] == state
+        asked = "() => performance.getEntriesByName(new URL('api/model', location).href).length"
+        await page.wait_for_function(asked)
+        await expect(page.locator("#notice")).to_contain_text(said)
+
+
+async def test_a_picture_is_shown_as_one(browser: Browser, tmp_path: Path) -> None:
+    """R32: the library takes pictures; there is no time to go to in one, and nothing to be transcribed."""
+    async with (
+        served(llm=HeldModel(), settings=settings(tmp_path)) as client,
+        page_of(browser, address(client)) as page,
+    ):
+        await page.set_input_files("#file", picture(tmp_path / "dot.png"))
+        await expect(page.locator("#media .name")).to_have_text("dot.png")
+        await expect(page.locator("#player")).to_have_attribute("poster", re.compile("/content$"))
+        await expect(page.locator("#timeline")).to_be_hidden()
+        await expect(page.locator("#transcript")).to_be_hidden()
+        await expect(page.locator("#media-error")).to_be_empty()

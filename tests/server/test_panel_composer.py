@@ -170,8 +170,12 @@ async def test_29_errors_say_what_to_do(stage: Stage, browser: Browser) -> None:
 
 
 async def test_31_something_to_begin_with(stage: Stage, browser: Browser) -> None:
+    """The host knows what: without its word there is none."""
     async with stage.page(browser) as page:
         starters = page.locator(".starter")
+        await expect(page.locator("#hint")).to_be_visible()
+        await expect(starters).to_have_count(0)
+        await page.evaluate("panel.strings = { starters: ['Transcribe this', 'Cut it', 'Publish it'] }")
         await expect(starters).to_have_count(3)
         await starters.first.click()
         await expect(page.locator(".user")).to_have_text("Transcribe this")

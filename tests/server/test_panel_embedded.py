@@ -11,6 +11,7 @@ pytestmark = pytest.mark.anyio
 async def said(page: Page, text: str) -> None:
     """Say something by the panel; the mock model answers with the context."""
     panel = page.locator("playhead-panel")
+    await page.evaluate("customElements.whenDefined('playhead-panel').then(() => null)")
     await panel.evaluate("(panel, text) => panel.send(text)", text)
     await expect(panel).to_contain_text(text)
     await expect(panel).to_contain_text("The context is:")

@@ -7,7 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from playhead import ConfigError, tool
+from playhead.server import create_app
 from playhead.testing import ScriptedLLM
+from playhead.tools.builtin import default_registry
 from tests.server.support import SAMPLE, HeldModel, all_frames, ask, served, settings
 
 pytestmark = pytest.mark.anyio
@@ -81,6 +84,23 @@ async def test_media_belong_to_their_project(client: aiohttp.ClientSession) -> N
     assert [item["id"] for item in listed["items"]] == [loose]
 
 
+async def test_a_file_that_comes_again_stays_where_it_was(client: aiohttp.ClientSession) -> None:
+    """Issue 7, 2: what came in without a project is not lost with another that has it."""
+    talk, sample = await add(client), await add(client, "jfk.mp4")
+    other = (await make(client, "Other"))["id"]
+    assert await add(client, project=other) == talk
+    status, item = await ask(client, "POST", f"/api/projects/{other}/sample")
+    assert (status, item["id"]) == (201, sample)
+    fresh = await add(client, "fresh.mp4", project=other)
+    assert await media_of(client, "first") == [talk, sample]
+    assert await media_of(client, other) == [talk, sample, fresh]
+    async with client.delete(f"/api/projects/{other}") as response:
+        assert response.status == 204
+    assert await media_of(client, "first") == [talk, sample]
+    _, listed = await ask(client, "GET", "/api/media")
+    assert sorted(item["id"] for item in listed["items"]) == sorted([talk, sample])
+
+
 async def test_the_sample_is_one_request_away(client: aiohttp.ClientSession) -> None:
     """Issue 7, 2: a newcomer needs no file of his own."""
     film = await make(client, "Film")
@@ -116,6 +136,29 @@ async def test_bad_input_gets_a_clear_error(
     assert said in answer["error"]
     _, listed = await ask(client, "GET", "/api/projects")
     assert len(listed["items"]) == 1
+
+
+async def test_tools_of_ones_own_are_offered_beside_ours(tmp_path: Path) -> None:
+    """Issue 7, 5: in every run and in the chat route; what cannot be is said with what to do."""
+
+    @tool(approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    llm = ScriptedLLM("Hello.", "Hello again.")
+    async with served(llm=llm, settings=settings(tmp_path), tools=[pay]) as client:
+        await all_frames(client, "POST", "/api/agent/threads/t/runs", json={"message": "Hello"})
+        body = {"messages": [{"role": "user", "content": "Hello"}]}
+        assert (await ask(client, "POST", "/api/agent/chat", json=body))[0] == 200
+    for request in llm.requests:
+        assert [schema.name for schema in request.tools] == ["transcribe_video", "pay"]
+    wrong: Any = [pay]
+    with pytest.raises(ConfigError, match=r"registry: It is a list.*tools=\[\.\.\.\]"):
+        create_app(registry=wrong)
+    ours = default_registry().get("transcribe_video")
+    with pytest.raises(ConfigError, match="'transcribe_video' already"):
+        create_app(tools=[ours])
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ from playhead.server.wire import (
     Health,
     MediaItem,
     MediaList,
+    ModelState,
     RetryBody,
     RunBody,
     RunStarted,
@@ -61,7 +62,9 @@ from playhead.server.wire import (
 from playhead.server.workspace import EditedSpeech, Workspace
 from playhead.session.durable.options import Durable
 from playhead.session.sessions import Sessions
+from playhead.tools.joined import JoinedTools
 from playhead.tools.registry import ToolRegistry
+from playhead.types import ToolDefinition
 
 # In a wheel it lies here, in a clone at the root.
 _HERE, _CLONE = Path(__file__).parent / "web", Path(__file__).parents[3] / "web"
@@ -81,6 +84,7 @@ def create_app(
     *,
     llm: AgentLLM | None = None,
     registry: ToolRegistry | None = None,
+    tools: Sequence[ToolDefinition[..., Any]] = (),
     library: MediaLibrary | None = None,
     speech: SpeechService | None = None,
     sessions: Sessions | None = None,
@@ -94,8 +98,9 @@ def create_app(
         llm: the model. None: the one that the settings name, looked up when it is first needed, so
             that the app starts without any; until then calls answer 502 and name what is missing.
         registry: the tools. None: `transcribe_video` over the library, and `echo_context` beside it
-            for the mock model. Runs in a project of the page have `search_transcript`, `seek` and
-            `make_captions` beside them.
+            for the mock model. Runs in a project of the page have `search_transcript`, `make_captions`,
+            `correct_transcript` and `seek` beside them.
+        tools: more tools, beside those of the registry.
         library: the media files. None: the folder of the settings.
         speech: what transcribes. None: the engine of the settings. It is closed when the app stops.
         sessions: threads and runs. None: in the database of the settings, over the model and the tools
@@ -114,11 +119,12 @@ def create_app(
     library = library or create_library(held, max_bytes=options.max_upload)
     speech = speech or create_speech(held)
     workspace = Workspace(library, speech, create_previews(held), lambda: held_sessions.books())
-    registry = registry or create_registry(held, library, EditedSpeech(speech, workspace), llm=llm)
+    if registry is None:
+        registry = create_registry(held, library, EditedSpeech(speech, workspace), llm=llm)
+    registry = _with_tools(registry, tools)
     model = ConfiguredModel(llm, settings, options.loop)
     limits = replace(options.loop, prepare_step=page_step(workspace, registry, options.loop.prepare_step))
-    tools = page_tools(workspace, registry)
-    loop = AgentLoop(model, tools=tools, system=build_system_prompt, options=limits)
+    loop = AgentLoop(model, tools=page_tools(workspace, registry), system=build_system_prompt, options=limits)
     held_sessions = sessions or Sessions(loop, held.database_url, stop_timeout=_STOP_SECONDS, durable=durable)
     model.breakers = held_sessions.breakers
     parts = Parts(
@@ -133,6 +139,19 @@ def create_app(
         access=_access(options, held),
     )
     return _app(parts)
+
+
+def _with_tools(registry: Any, tools: Sequence[ToolDefinition[..., Any]]) -> ToolRegistry:
+    if not isinstance(registry, ToolRegistry):
+        kind = type(registry).__name__
+        raise ConfigError(f"registry: It is a {kind}; give a ToolRegistry, or tools of yours as tools=[...].")
+    if not tools:
+        return registry
+    more = ToolRegistry(tools)
+    taken = [tool.name for tool in more.get_all() if registry.has(tool.name)]
+    if taken:
+        raise ConfigError(f"tools: There is a tool {taken[0]!r} already; give yours another name.")
+    return JoinedTools(registry, more.get_all())
 
 
 def endpoints() -> Sequence[Endpoint]:
@@ -155,6 +174,7 @@ def endpoints() -> Sequence[Endpoint]:
         Endpoint("POST", "/sign-out", signin.sign_out, status=204, open=True),
         Endpoint("GET", "/healthz", healthz, reply=Health, open=True),
         Endpoint("GET", "/readyz", readyz, reply=Health, errors=[503]),
+        Endpoint("GET", "/api/model", model_state, reply=ModelState),
         Endpoint("GET", "/openapi.json", openapi_document, download=["application/json"]),
         Endpoint("GET", "/", page, download=["text/html"], errors=[401, 429], open=True),
         Endpoint("GET", "/panel.js", panel, download=["text/javascript"], open=True),
@@ -275,6 +295,17 @@ async def readyz(request: Request) -> Response:
     except ConfigError as error:
         raise ApiError(503, "config", str(error)) from None
     return Response(dump(Health()), media_type="application/json")
+
+
+async def model_state(request: Request) -> Response:
+    """Whether a model answers, for a page to say so."""
+    parts = parts_of(request)
+    try:
+        parts.check_model()
+        state = ModelState("mock" if parts.own_sessions and parts.model.is_mock else "ready")
+    except ConfigError as error:
+        state = ModelState("missing", str(error))
+    return Response(dump(state), media_type="application/json")
 
 
 async def openapi_document(request: Request) -> Response:

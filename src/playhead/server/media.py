@@ -47,10 +47,11 @@ async def upload_media(request: Request) -> Response:
         try:
             if project_id is not None:
                 await parts.workspace.project(project_id)  # before a gigabyte was sent
+            before = {record.id for record in parts.library.list()}
             name, chunks = await (_form_file if form else _plain_file)(request, body)
             record = await parts.carry_out(parts.library.add(name, chunks, max_bytes=limit))
             if project_id is not None:
-                await parts.workspace.put(project_id, record.id)
+                await parts.workspace.put(project_id, record.id, known=record.id in before)
         except (ApiError, MediaError, StoreError):
             if not parts.stopping:
                 with suppress(ApiError):

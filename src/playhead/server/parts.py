@@ -98,6 +98,7 @@ class ConfiguredModel:
     owns_attempts = True
 
     def __init__(self, given: AgentLLM | None, settings: Settings | None, options: LoopOptions) -> None:
+        self._given = given
         self._model = None if given is None else _attempting(given, options)
         self._settings = settings
         self._options = options
@@ -112,6 +113,14 @@ class ConfiguredModel:
             else:
                 self._model = _attempting(connect_with(settings), self._options)
         return self._model
+
+    @property
+    def is_mock(self) -> bool:
+        """Whether it is the one that stands in for a model. Raises `ConfigError`."""
+        if self._given is not None:
+            return getattr(self._given, "provider", None) == "mock"
+        settings = self._settings or load_settings()
+        return settings.llm_provider == "mock" and not settings.chains
 
     async def generate(self, request: LLMRequest, emit: EmitDelta | None = None) -> LLMResult:
         """See `AgentLLM`. Raises `NotConfiguredError`, whose text a run can tell."""

@@ -199,6 +199,13 @@ class Health(Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
+class ModelState(Struct, frozen=True):
+    """Whether a model answers: it is `ready`, a `mock` stands in for it, or it is `missing`: see `text`."""
+
+    state: Literal["ready", "mock", "missing"]
+    text: str | UnsetType = UNSET
+
+
 class MediaItem(Struct, frozen=True, rename="camel"):
     """A media file. `duration` is in seconds, `size` in bytes, `createdAt` in milliseconds since 1970."""
 

@@ -159,18 +159,23 @@ class Workspace:
             return [r for r in self.library.list() if r.id in own or r.id not in placed]
         return [record for media_id in mine if (record := self.library.get(media_id)) is not None]
 
-    async def put(self, project_id: str, media_id: str) -> None:
-        """Put a file into a project."""
+    async def put(self, project_id: str, media_id: str, *, known: bool = False) -> None:
+        """Put a file into a project. One that was `known` before, and is in none, stays in the first too."""
         store = (await self._books()).projects
-        if project_id == FIRST:
-            await store.create(_FIRST, tenant_id=self._tenant)
-        await store.put_media(project_id, media_id, tenant_id=self._tenant)
+        into = [project_id]
+        if project_id != FIRST and known and media_id not in await store.placed(tenant_id=self._tenant):
+            into.insert(0, FIRST)
+        for one in into:
+            if one == FIRST:
+                await store.create(_FIRST, tenant_id=self._tenant)
+            await store.put_media(one, media_id, tenant_id=self._tenant)
 
     async def add_sample(self, project_id: str) -> MediaRecord:
         """Put the recording that ships with the package into a project."""
         await self.project(project_id)
+        before = {record.id for record in self.library.list()}
         record = await self.library.add_file(SAMPLE)
-        await self.put(project_id, record.id)
+        await self.put(project_id, record.id, known=record.id in before)
         return record
 
     async def take_out(self, project_id: str, media_id: str) -> None:

@@ -3,10 +3,12 @@
 import { fail } from "./bin.js";
 import { clientTools, currentThread, keepThread, loadMedia, pageContext, setUpMedia } from "./media.js";
 import { keepFresh } from "./fresh.js";
+import { api } from "./state.js";
 import { openSheet, setUpSheet } from "./sheet.js";
 
 let thread = currentThread();
 const panel = document.getElementById("chat");
+panel.strings = { starters: ["Transcribe this", "What is said in it?", "Make captions for it"] };
 panel.context = pageContext;
 panel.clientTools = clientTools;
 panel.setAttribute("thread", thread);
@@ -27,5 +29,19 @@ document.addEventListener("attach", ({ detail }) => {
   panel.attach(detail);
 });
 
+// With what one begins, nothing but transcribing works: better said than found out.
+const NOTICES = {
+  mock: "No model is set: a stand-in answers, which can only transcribe.",
+  missing: "No model is set up yet.",
+};
+
+async function sayWhoAnswers() {
+  const { state, text } = await api("GET", "api/model").catch(() => ({}));
+  const notice = document.getElementById("notice");
+  notice.textContent = NOTICES[state] ?? "";
+  notice.title = text ?? (state === "mock" ? "Set LLM_PROVIDER and LLM_MODEL for the server, and start it again." : "");
+}
+
 setUpMedia();
 loadMedia();
+sayWhoAnswers();

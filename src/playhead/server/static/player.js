@@ -40,7 +40,10 @@ function show(asset) {
   wave.show({ peaks: [], marks: [], changes: [], range: null, played: 0 });
   player.replaceChildren();
   if (asset === null) return player.removeAttribute("src");
-  player.src = mediaUrl(asset.id, "content");
+  const url = mediaUrl(asset.id, "content");
+  player.poster = heard ? "" : url;
+  if (heard) player.src = url;
+  else player.removeAttribute("src");
   get("length").textContent = clock(asset.duration);
   moved();
   draw(asset);
