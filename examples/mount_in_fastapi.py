@@ -13,7 +13,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from playhead import tool
 from playhead.server import Identity, ServerOptions, create_app
 
-PAGE = """<!doctype html><html lang="en"><title>My app</title><style>body { margin: 0; height: 100dvh }</style>
+PAGE = """<!doctype html><html lang="en"><title>My app</title>
+<style>body { margin: 0; height: 100dvh }</style>
 <script type="module" src="/agent/panel.js"></script>
 <playhead-panel server="/agent/" thread="help"></playhead-panel>"""
 users: dict[str, str] = {}  # by their sessions: what an app has already
