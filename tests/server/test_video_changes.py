@@ -113,6 +113,25 @@ async def test_21_the_assistant_reads_what_it_wrote(browser: Browser, tmp_path: 
         await expect(page.locator("#lines .text")).to_have_text(list(LINES))
 
 
+async def test_21_what_another_tab_took_back_is_seen_when_one_looks_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """Check 21: the list of changes is that of the server."""
+    async with video_page(browser, tmp_path, llm=corrector()) as (page, client):
+        await say(page, "once more", "Done.")
+        await expect(page.locator(AGENT)).to_have_count(1)
+        _, project = await ask(client, "GET", "/api/projects/first")
+        path = f"/api/media/{project['media'][0]['id']}/transcript"
+        (change,) = (await ask(client, "GET", f"{path}/changes"))[1]["changes"]
+        await ask(client, "POST", "/api/projects/first/undo", json={"change": change["id"]})
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await expect(page.locator("#lines .text")).to_have_text(list(LINES))
+        await expect(page.locator("#changed")).to_be_hidden()
+        await ask(client, "PUT", f"{path}/lines/1", json={"said": LINES[1], "text": "Elsewhere"})
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await expect(page.locator("#lines .text")).to_have_text([LINES[0], "Elsewhere", LINES[2]])
+
+
 async def test_a_change_is_taken_back_once_and_by_its_own_project(browser: Browser, tmp_path: Path) -> None:
     """Check 21: what is not there, or not there any more, is `not_found`."""
     async with video_page(browser, tmp_path, llm=corrector()) as (page, client):

@@ -97,6 +97,10 @@ export function setUpChanges() {
   on("written", async () => {
     if ((await read()) && changes[0]?.by === "agent") goTo();
   });
+  // What was changed or taken back elsewhere is seen when somebody looks here again.
+  document.addEventListener("visibilitychange", async () => {
+    if (!document.hidden && (await read())) tell("stale");
+  });
   get("undo").addEventListener("click", undo);
   get("show-changed").addEventListener("click", goTo);
   document.addEventListener("keydown", (event) => {
