@@ -151,11 +151,11 @@ class Asking:
     def _named(self, message: AssistantMessage) -> AssistantMessage:
         """The same, each call by the name of the tool that it means: who executes it may be elsewhere."""
         calls = message.tool_calls
-        tools = [(call.name, self._tools.named(call.name)) for call in calls]
-        meant = {name: tool.name for name, tool in tools if tool is not None and tool.name != name}
-        if not meant:
+        if all(self._tools.has(call.name) for call in calls):
             return message
-        return replace(message, tool_calls=[replace(c, name=meant.get(c.name, c.name)) for c in calls])
+        meant = [self._tools.named(call.name) for call in calls]
+        named = [c if t is None else replace(c, name=t.name) for c, t in zip(calls, meant, strict=True)]
+        return replace(message, tool_calls=named)
 
 
 def with_attempts(llm: AgentLLM, options: LoopOptions) -> AgentLLM:
