@@ -22,7 +22,7 @@ export class Menu {
       Object.assign(button(name, () => this.toggle(false, work), t(name)), { role: "menuitem" }),
     );
     this.list = element("div", { className: "menu", role: "menu", ariaLabel: t("menu"), hidden: true }, ...buttons);
-    this.sheet = element("dialog", { className: "sheet" });
+    this.sheet = element("dialog", { className: "sheet", "aria-labelledby": "sheet-title" });
     this.node = element("div", { className: "menu-place" }, this.button, this.list);
     this.node.addEventListener("keydown", (event) => this.press(event));
     this.node.addEventListener("focusout", ({ relatedTarget }) => this.node.contains(relatedTarget) || this.toggle(false, null, false));
@@ -52,7 +52,6 @@ export class Menu {
     const { t } = this.host;
     const close = iconButton("cross", t("close"), () => this.sheet.close());
     this.sheet.replaceChildren(element("div", { className: "sheet-head" }, element("h2", { id: "sheet-title" }, title), close), ...content);
-    this.sheet.setAttribute("aria-labelledby", "sheet-title");
     if (!this.sheet.open) this.sheet.showModal();
   }
 

@@ -113,12 +113,10 @@ class TextRow {
     this.body = element("div", { className: "assistant", dir: "auto" });
     this.markdown = new Markdown(this.body, t);
     this.cut = element("p", { className: "cut", hidden: true });
-    const copy = copyButton(t, () => this.text, t("copy"));
-    copy.title = t("copyMessage");
     const actions = element(
       "div",
       { className: "actions" },
-      copy,
+      copyButton(t, () => this.text),
       iconButton("retry", t("retry"), () => host.retry(), { className: "icon-button idle last" }),
       iconButton("branch", t("branch"), () => host.branch(item.id), { className: "icon-button idle" }),
     );
