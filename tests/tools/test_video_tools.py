@@ -300,8 +300,26 @@ async def test_a_correction_that_fits_no_line_changes_nothing(correction: Any, s
     assert "call transcribe_video first" in missing.error
 
 
-async def test_a_line_does_not_grow_without_end() -> None:
-    many = [{"heard": word, "text": f"{word} " * 90} for word in ("went", "went", "at")]
-    result = await correct(Pen(), *many)
+async def test_corrections_are_about_what_stands_there_now() -> None:
+    """Check 21: none sees what another wrote, so that names can be swapped; of two the longer one counts."""
+    media = Pen()
+    swap = ({"heard": "harbour", "text": "night"}, {"heard": "night", "text": "harbour"})
+    assert (await correct(media, *swap)).error is None
+    assert media.written[0][1] == [(10.0, "We went to the night at harbour")]
+    longer = ({"heard": "the", "text": "a"}, {"heard": "the Café", "text": "Chez"})
+    assert (await correct(media, *longer)).error is None
+    assert media.written[1][1][0] == (0.0, "Welcome to Chez Müller, my friends.")
+    shadowed = await correct(media, {"heard": "to the", "text": "a"}, {"heard": "the harbour", "text": "b"})
+    assert shadowed.error is not None
+    assert "taken the same words" in shadowed.error
+
+
+async def test_a_line_does_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SAID, "a3", [timed(0.0, " ".join(f"w{n}" for n in range(20)))])
+    many = [{"heard": f"w{n}", "text": "x" * 400} for n in range(20)]
+    media = Pen()
+    result = await correct(media, *many, assetId="a3")
     assert result.error is not None
     assert "more than 5000 characters" in result.error
+    assert media.written == []
+    assert (await correct(media, *many[:12], assetId="a3")).error is None

@@ -95,28 +95,44 @@ def correct_transcript(library: Library, writer: TranscriptWriter) -> ToolDefini
 
 def _corrected(lines: Sequence[SpokenSegment], corrections: Sequence[Correction]) -> Mapping[int, str]:
     """The lines that become other ones, by number. Raises `ToolError` where a correction fits none."""
-    former = [_plain(line.text) for line in lines]
-    texts = list(former)
-    missing: list[str] = []
-    for correction in corrections:
-        pattern = _pattern(correction.heard)
-        new = _plain(correction.text)
-        hits = [n for n, line in enumerate(lines) if _is_at(line, correction.at) and pattern.search(texts[n])]
-        if not hits:
-            where = "" if correction.at is None else f" at {correction.at:g} s"
-            missing.append(f"{correction.heard!r}{where}")
-        for n in hits:
-            texts[n] = _plain(pattern.sub(lambda _: new, texts[n]))  # noqa: B023 (used here)
-            if len(texts[n]) > LONGEST_LINE:
-                raise ToolError(
-                    f"The line at {lines[n].start:g} s would have more than {LONGEST_LINE} characters."
-                )
-    if missing:
+    wanted = [(correction, _pattern(correction.heard), _plain(correction.text)) for correction in corrections]
+    unused = set(range(len(wanted)))
+    changed: dict[int, str] = {}
+    for n, line in enumerate(lines):
+        former = _plain(line.text)
+        # All of them are about what stands there now: names can be swapped.
+        found = [
+            (match.start(), -match.end(), which)
+            for which, (correction, pattern, _) in enumerate(wanted)
+            if _is_at(line, correction.at)
+            for match in pattern.finditer(former)
+        ]
+        pieces: list[str] = []
+        done = 0
+        for start, end, which in sorted(found):
+            if start < done:
+                continue
+            pieces += (former[done:start], wanted[which][2])
+            done = -end
+            unused.discard(which)
+        text = _plain("".join((*pieces, former[done:])))
+        if len(text) > LONGEST_LINE:
+            raise ToolError(f"The line at {line.start:g} s would have more than {LONGEST_LINE} characters.")
+        if text != former:
+            changed[n] = text
+    if unused:
+        missing = ", ".join(_named(wanted[n][0]) for n in sorted(unused))
         raise ToolError(
-            f"Nothing was changed, since no line has {', '.join(missing)}. Give whole words as they stand in"
-            " one line; search_transcript finds them."
+            f"Nothing was changed, since no line has {missing},"
+            " or another correction has taken the same words. Give whole words as they stand in one line;"
+            " search_transcript finds them."
         )
-    return {n: text for n, text in enumerate(texts) if text != former[n]}
+    return changed
+
+
+def _named(correction: Correction) -> str:
+    where = "" if correction.at is None else f" at {correction.at:g} s"
+    return f"{correction.heard!r}{where}"
 
 
 def _pattern(heard: str) -> re.Pattern[str]:
