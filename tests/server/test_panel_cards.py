@@ -1,11 +1,12 @@
 """The cards of tools: what they are, what they ask, what they gave."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from playhead.events import EmitDelta, ToolCallDelta, ToolCallStart
 from playhead.testing import ScriptedLLM
@@ -208,6 +209,40 @@ async def test_a_tool_of_the_page_is_executed_by_one_tab(stage: Stage, browser: 
             await expect(texts(page)).to_have_text(["move", "Moved."])
             await expect(page.locator(".tool .result")).to_have_text("at 7")
         assert sum([await page.evaluate("window.sought ?? 0") for page in pages]) == 1
+
+
+async def test_a_tool_that_another_tab_has_executed_is_not_executed_again(
+    stage: Stage, browser: Browser
+) -> None:
+    """A tab may learn late that a call waited, when it waits no more."""
+    stage.puppet.plays["move"] = [[("seek_player", {"ms": 7})], "Moved."]
+    asked, done = asyncio.Event(), asyncio.Event()
+
+    async def late(route: Route) -> None:
+        answer = await route.fetch()
+        asked.set()
+        await done.wait()
+        await route.fulfill(response=answer)
+
+    async with stage.tabs(browser, 2) as (page, other):
+        await other.evaluate("panel.clientTools = {}")
+        await page.evaluate(
+            """() => void (panel.clientTools = { seek_player: async ({ ms }) => {
+              await new Promise((release) => (window.release = release));
+              return `at ${ms}`;
+            } })"""
+        )
+        await say(page, "move")
+        await page.wait_for_function("() => Boolean(window.release)")
+        await other.route("**/api/agent/threads/*", late, times=1)
+        await other.reload()
+        await asked.wait()
+        await page.evaluate("release()")
+        await expect(texts(page)).to_have_text(["move", "Moved."])
+        done.set()
+        await expect(texts(other)).to_have_text(["move", "Moved."])
+        await expect(other.locator(".tool .result")).to_have_text("at 7")
+        assert await other.evaluate("window.sought ?? 0") == 0
 
 
 async def test_what_came_of_a_call_in_the_background_is_no_message_of_the_person(

@@ -2,7 +2,7 @@
 
 const FIRST = 500;
 const LONGEST = 10_000;
-// The server sends a comment every 15 seconds; a connection that is silent for longer is dead.
+// The server sends a comment every 15 seconds.
 const SILENCE = 45_000;
 const STALE = 20_000;
 const MOST_TRIES = 12;

@@ -15,7 +15,7 @@ export function keep(storage, key, value) {
   } catch {}
 }
 
-// `crypto.randomUUID` is not there on a page that was not fetched safely.
+// `crypto.randomUUID` needs a safe page.
 export function newId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

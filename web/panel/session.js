@@ -203,7 +203,9 @@ export class Session {
     if (!run || (!this.mine.has(tool.ask.runId) && document.hidden)) return;
     this.taken.add(tool.id);
     const work = async (lock) => {
-      if (lock === null) return; // another tab is at it
+      if (lock === null) return; // another tab is at it, or has done it
+      const view = await this.refresh();
+      if (view && !view.pending?.some(({ call }) => call.id === tool.id)) return;
       const said = await outcomeOf(run, tool.ask.call.args);
       await this.decide(tool, said).catch((error) => error.code === "conflict" || this.host.fail(error));
     };
